@@ -7,6 +7,8 @@ import enum
 import errno
 from typing import Any
 
+from acstor.origin.rados.binding import Binding
+
 
 class Loss(enum.Enum):
     """Part of an operation that gets lost."""
@@ -36,6 +38,11 @@ class FaultyRados:
     def lose(self, loss: Loss, call: int) -> None:
         """Lose the ``call``-th changing operation from here on, counted from 1."""
         self.loss, self.losing_call, self.calls = loss, call, 0
+
+    @property
+    def binding(self) -> Binding:
+        """Binding that stands in the place of the distribution's."""
+        return Binding(self, self._inner.lister)
 
     @property
     def has_lost(self) -> bool:

@@ -4,12 +4,15 @@ It stands where the module ``rados`` does. Each operation takes effect at one mo
 as a whole or not at all; a comparison takes bytes behind an object's end for zeros, as OSDs do.
 """
 
-import dataclasses
 import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from acstor.origin.rados.binding import Binding
+from acstor.origin.rados.connection import Connection
+from acstor.origin.rados.listing import Listed
 
 MISMATCH_ERRNO = 4095
 """Error number of a comparison that fails at the first byte."""
@@ -60,14 +63,6 @@ class PermissionDeniedError(OSError):
     """The same, by another number."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Listed:
-    """Entry of a listing."""
-
-    nspace: str
-    key: str
-
-
 class MemoryRados:
     """Module and cluster in one; what is stored outlives the connections."""
 
@@ -90,9 +85,36 @@ class MemoryRados:
         """Make a connection."""
         return Handle(self)
 
+    @property
+    def binding(self) -> Binding:
+        """Binding that stands in the place of the distribution's."""
+        return Binding(self, self.lister)
+
+    def lister(self, connection: Connection) -> "MemoryLister":
+        """Make what lists pools."""
+        return MemoryLister(self)
+
     def names(self, namespace_part: str) -> list[str]:
         """Return the names of what is stored in namespaces with that part."""
         return [name for _, space, name in self.stored if namespace_part in space]
+
+
+class MemoryLister:
+    """Lists pools."""
+
+    def __init__(self, cluster: MemoryRados) -> None:
+        self._cluster = cluster
+
+    def entries(self, pool: str, namespace: str) -> Iterator[Listed]:
+        """Yield what is in the namespace, or in all of them."""
+        with self._cluster.lock:
+            places = list(self._cluster.stored)
+        for place, space, name in places:
+            if place == pool and namespace in (space, "\x01"):
+                yield Listed(space, name)
+
+    def close(self) -> None:
+        """Close nothing."""
 
 
 class Handle:
@@ -212,14 +234,6 @@ class Context:
         with self._cluster.lock:
             self._present(name)
             del self._cluster.stored[self._place(name)]
-
-    def list_objects(self) -> Iterator[Listed]:
-        """Yield what is in the namespace, or in all of them."""
-        with self._cluster.lock:
-            places = list(self._cluster.stored)
-        for pool, namespace, name in places:
-            if pool == self._pool and self._namespace in (namespace, "\x01"):
-                yield Listed(namespace, name)
 
     def create_write_op(self) -> WriteOperation:
         """Return an operation without steps."""

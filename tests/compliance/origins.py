@@ -69,7 +69,7 @@ ORIGINS: dict[str, Factory] = {
     "posix, former layout": posix_in_former_layout,
     "http over memory": lambda path: ServedOrigin(memory.MemoryOrigin()),
     "http over posix": lambda path: ServedOrigin(posix.PosixOrigin(str(path))),
-    "rados over memory": lambda path: RadosOrigin("acstor", rados=MemoryRados()),
+    "rados over memory": lambda path: RadosOrigin("acstor", binding=MemoryRados().binding),
     "faulty": lambda path: faulty.FaultyOrigin(memory.MemoryOrigin()),
     "in native threads": lambda path: native_threads.NativeThreadOrigin(
         posix.PosixOrigin(str(path)), native_threads.DirectCaller()

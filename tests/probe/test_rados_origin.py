@@ -202,3 +202,33 @@ def test_what_is_not_there_is_said(ceph: CephNode, tmp_path: pathlib.Path, lacki
     with pytest.raises(exception.InvalidError, match="pool none" if lacking == "pool" else "admin"):
         origin.get_ref("ring")
     origin.close()
+
+
+def test_listing_that_is_not_allowed_is_no_end(ceph: CephNode) -> None:
+    ceph.make_client("writer", mon="allow r", osd="allow w, allow x")
+    origin = rados_origin(ceph, POOL, client="writer")
+    for call in (origin.list, origin.list_refs):
+        with pytest.raises(exception.InvalidError, match="Operation not permitted"):
+            list(call())
+    origin.close()
+
+
+@pytest.mark.extended
+def test_listing_of_a_pool_that_is_removed_is_no_end(ceph: CephNode) -> None:
+    ceph.make_pool("short-lived")
+    origin = RadosOrigin("short-lived", conf=str(ceph.configuration), client="admin")
+    origin.swap_ref("images/one", None, b"x")
+    assert list(origin.list_refs()) == ["images/one"]
+    really = "--yes-i-really-really-mean-it"
+    ceph.run("ceph", "osd", "pool", "rm", "short-lived", "short-lived", really)
+
+    def is_refused() -> bool:
+        try:
+            return list(origin.list_refs()) == []
+        except exception.InvalidError:
+            return True
+
+    processes.wait_until(is_refused, "the client has the map without the pool", timeout_s=60.0)
+    with pytest.raises(exception.InvalidError, match="pool short-lived"):
+        list(origin.list_refs())
+    origin.close()

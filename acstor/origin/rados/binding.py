@@ -1,4 +1,4 @@
-"""The distribution's binding of librados, which PyPI does not have.
+"""The distribution's binding of librados, which PyPI does not have, and what it does not do.
 
 Where ``import rados`` fails, as in a virtual environment without the system's packages, the
 extension module of the package python3-rados is loaded from where the distribution has it: that
@@ -6,15 +6,19 @@ file alone, so that nothing else of the system's packages gets into the environm
 the same minor version of Python.
 """
 
+import dataclasses
 import importlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from acstor import exception
+from acstor.origin.rados.connection import Connection
+from acstor.origin.rados.listing import Lister, PoolLister
 
 FOLDERS = ("/usr/lib/python3/dist-packages", "/usr/lib64/python3/site-packages")
 """Folders of modules of Debian and its kin; others have theirs with the version in the name."""
@@ -22,6 +26,26 @@ _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 VERSIONED_FOLDERS = tuple(f"{top}/{_VERSION}/site-packages" for top in ("/usr/lib64", "/usr/lib"))
 _NAME = "rados"
 _lock = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """Everything that librados is used through.
+
+    :param rados: the module.
+    :param lister: makes what lists pools.
+    """
+
+    rados: Any
+    lister: Callable[[Connection], Lister]
+
+
+def distributed() -> Binding:
+    """Return the distribution's.
+
+    :raises UnsupportedError: when it cannot be loaded.
+    """
+    return Binding(load(), PoolLister)
 
 
 def load() -> Any:

@@ -3,18 +3,18 @@
 import contextlib
 import errno
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from acstor import exception
-from acstor.origin.rados import binding
+from acstor.origin.rados.binding import Binding, distributed
+from acstor.origin.rados.connection import Connection
+from acstor.origin.rados.listing import Listed, ListingError
 
 MISMATCH_ERRNO_MIN = 4095
 """From here on librados gives the place at which a comparison failed (``MAX_ERRNO``)."""
 ALL_NAMESPACES = "\x01"
-NEARLY = 0.9
-"""Share of the deadline from which a listing that ends has run into it: clocks differ a little."""
+_ABSENT_HINT = "check that {} and the keyring of this client are there"
 
 
 class MismatchError(Exception):
@@ -32,30 +32,18 @@ class AbsentError(Exception):
 class Cluster:
     """Connects at the first use; all calls end with the deadline.
 
-    :param conf: path of ceph.conf.
-    :param client: name of the client without its type, as in ``client.NAME``.
-    :param timeout_seconds: of each call, and of connecting.
-    :param rados: the binding; None: the distribution's.
-    :param clock: monotonic seconds.
+    :param binding: of librados; None: the distribution's.
     """
 
-    def __init__(
-        self,
-        conf: str,
-        client: str,
-        timeout_seconds: float,
-        rados: Any = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, connection: Connection, binding: Binding | None = None) -> None:
         """Keep the cluster and the client to connect as."""
-        self._conf = conf
-        self._client = client
-        self._timeout = timeout_seconds
-        self._clock = clock
+        self._connection = connection
+        binding = binding or distributed()
+        self.rados = binding.rados
+        self._lister = binding.lister(connection)
         self._lock = threading.Lock()
         self._handle: Any = None
         self._contexts: dict[tuple[str, str], Any] = {}
-        self.rados = rados or binding.load()
 
     def context(self, pool: str, namespace: str) -> Any:
         """Return the context of a namespace in a pool; it is opened once.
@@ -89,7 +77,7 @@ class Cluster:
     @contextlib.contextmanager
     def _connecting(self) -> Iterator[None]:
         """Hold the lock; who waits for another one's connecting has a deadline, too."""
-        if not self._lock.acquire(timeout=self._timeout):
+        if not self._lock.acquire(timeout=self._connection.timeout_seconds):
             raise exception.UnavailableError(
                 "another call has not reached the cluster yet",
                 hint="check that the monitors are up ('ceph -s') and reached from here",
@@ -102,20 +90,18 @@ class Cluster:
     def _connected(self) -> Any:
         if self._handle is None:
             with self._refusing_absent(
-                f"connecting as client.{self._client}",
-                f"check that {self._conf} and the keyring of this client are there",
+                f"connecting as client.{self._connection.client}",
+                _ABSENT_HINT.format(self._connection.conf),
             ):
                 self._handle = self._connect()
         return self._handle
 
     def _connect(self) -> Any:
-        handle = self.rados.Rados(conffile=self._conf, rados_id=self._client)
+        connection = self._connection
+        handle = self.rados.Rados(conffile=connection.conf, rados_id=connection.client)
         try:
-            seconds = f"{self._timeout:g}"
-            for option in ("rados_osd_op_timeout", "rados_mon_op_timeout"):
-                handle.conf_set(option, seconds)
-            # It takes whole seconds only, and none for no end.
-            handle.conf_set("client_mount_timeout", str(max(1, round(self._timeout))))
+            for option, value in connection.options.items():
+                handle.conf_set(option, value)
             handle.connect()
         except BaseException:
             handle.shutdown()
@@ -135,6 +121,7 @@ class Cluster:
         with self._lock:
             handle, self._handle = self._handle, None
             contexts, self._contexts = self._contexts, {}
+        self._lister.close()
         for context in contexts.values():
             context.close()
         if handle is not None:
@@ -152,48 +139,21 @@ class Cluster:
         except self.rados.Error as error:
             if (getattr(error, "errno", 0) or 0) >= MISMATCH_ERRNO_MIN:
                 raise MismatchError(what) from error
-            raise self._mapped(error, what) from error
+            raise _mapped(getattr(error, "errno", 0), f"{what}: {error}") from error
 
-    def _mapped(self, error: Any, what: str) -> exception.AcstorError:
-        text = f"{what}: {error}"
-        code = getattr(error, "errno", 0)
-        if isinstance(error, self.rados.NoSpace) or code in (errno.ENOSPC, errno.EDQUOT):
-            return exception.ExhaustedError(
-                text, hint="make room in the pool ('acstor gc' frees what no image needs)"
-            )
-        denied = (self.rados.PermissionError, self.rados.PermissionDeniedError)
-        if isinstance(error, denied):
-            return exception.InvalidError(
-                text, hint="give this client the capabilities that the page on Ceph names"
-            )
-        if code in (errno.EINVAL, errno.ENAMETOOLONG, errno.EFBIG, errno.EMSGSIZE):
-            return exception.InvalidError(text)
-        if code in (errno.EOPNOTSUPP,):
-            return exception.UnsupportedError(text)
-        return exception.UnavailableError(
-            text, hint="check that monitors and OSDs are up ('ceph -s') and reached from here"
-        )
+    def listed(self, pool: str, namespace: str, what: str) -> Iterator[Listed]:
+        """Yield what is in a namespace.
 
-    def listed(self, context: Any, what: str) -> Iterator[Any]:
-        """Yield what is in a context's namespace.
-
-        The binding takes any error for the end of a listing. One that timed out has taken as long
-        as the deadline, which tells it from the end.
-
-        :raises UnavailableError: when the listing is not whole.
+        :raises AcstorError: when the listing is not whole.
         """
-        with self.map_errors(what):
-            entries = iter(context.list_objects())
-            while True:
-                started = self._clock()
-                entry = next(entries, None)
-                if entry is None:
-                    break
-                yield entry
-        if self._clock() - started >= NEARLY * self._timeout:
-            raise exception.UnavailableError(
-                f"{what}: an OSD did not answer in time", hint="check that OSDs are up ('ceph -s')"
-            )
+        try:
+            yield from self._lister.entries(pool, namespace)
+        except ListingError as error:
+            text = f"{what}: {error}"
+            if error.code == errno.ENOENT:
+                hint = _ABSENT_HINT.format(self._connection.conf) + f", and pool {pool}"
+                raise exception.InvalidError(text, hint=hint) from error
+            raise _mapped(error.code, text) from error
 
     def completed(self, completion: Any, what: str) -> int:
         """Wait for an asynchronous call; return what it returned, 0 or more."""
@@ -206,3 +166,21 @@ class Cluster:
         with self.map_errors(what):
             raise self.rados.OSError(f"error {-value}", -value)
         raise AssertionError  # the block above raises
+
+
+def _mapped(code: int | None, text: str) -> exception.AcstorError:
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        return exception.ExhaustedError(
+            text, hint="make room in the pool ('acstor gc' frees what no image needs)"
+        )
+    if code in (errno.EPERM, errno.EACCES):
+        return exception.InvalidError(
+            text, hint="give this client the capabilities that the page on Ceph names"
+        )
+    if code in (errno.EINVAL, errno.ENAMETOOLONG, errno.EFBIG, errno.EMSGSIZE):
+        return exception.InvalidError(text)
+    if code == errno.EOPNOTSUPP:
+        return exception.UnsupportedError(text)
+    return exception.UnavailableError(
+        text, hint="check that monitors and OSDs are up ('ceph -s') and reached from here"
+    )

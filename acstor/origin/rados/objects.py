@@ -51,6 +51,7 @@ class RadosObjects(base.ObjectStore):
         self._pool = pool
         self._stripe_pool = stripe_pool
         self._prefix = prefix
+        self._notes_namespace = f"{prefix}notes"
         self._heads: dict[str, Head] = {}
 
     def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
@@ -161,8 +162,7 @@ class RadosObjects(base.ObjectStore):
         first = prefix.partition("/")[0]
         namespaces = f"{self._prefix}o."
         namespace = namespaces + first if first else ALL_NAMESPACES
-        context = self._cluster.context(self._pool, namespace)
-        for one in self._cluster.listed(context, f"listing {prefix}"):
+        for one in self._cluster.listed(self._pool, namespace, f"listing {prefix}"):
             if one.nspace.startswith(namespaces) and one.key.startswith(prefix):
                 yield one.key
 
@@ -192,14 +192,14 @@ class RadosObjects(base.ObjectStore):
 
     def sweep(self) -> int:
         """Remove what crashed writers and deleters have left."""
-        context = self._notes()
+        context, what = self._notes(), "looking for leftovers"
         try:
-            with self._cluster.map_errors("looking for leftovers"):
+            with self._cluster.map_errors(what):
                 context.write_full(_PROBE, b"")
                 now = time.mktime(context.stat(_PROBE)[1])
-                listed = list(self._cluster.listed(context, "looking for leftovers"))
         except exception.ExhaustedError:
             return 0  # what can be collected goes first, and makes room
+        listed = self._cluster.listed(self._pool, self._notes_namespace, what)
         names = [one.key for one in listed if one.key != _PROBE]
         return sum(self._sweep_one(context, name, now) for name in names)
 
@@ -284,7 +284,7 @@ class RadosObjects(base.ObjectStore):
         return self._cluster.context(self._pool, f"{self._prefix}o.{key.partition('/')[0]}")
 
     def _notes(self) -> Any:
-        return self._cluster.context(self._pool, f"{self._prefix}notes")
+        return self._cluster.context(self._pool, self._notes_namespace)
 
     def _stripes(self, key: str) -> Stripes:
         namespace = f"{self._prefix}s.{key.partition('/')[0]}"

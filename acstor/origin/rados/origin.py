@@ -1,11 +1,12 @@
 """The origin that a URL of Ceph pools names."""
 
 import urllib.parse
-from typing import Any
 
 from acstor import exception
 from acstor.origin.pair import OriginPair
+from acstor.origin.rados.binding import Binding
 from acstor.origin.rados.cluster import Cluster
+from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.refs import RadosRefs
 
@@ -27,7 +28,7 @@ class RadosOrigin(OriginPair):
     :param client: name of the client without ``client.``; its key is where ceph.conf says.
     :param namespace: first part of all namespaces: what tells repositories in one pool apart.
     :param timeout_seconds: of each operation.
-    :param rados: the binding; None: the distribution's.
+    :param binding: of librados; None: the distribution's.
     """
 
     def __init__(
@@ -39,10 +40,10 @@ class RadosOrigin(OriginPair):
         client: str = CLIENT_DEFAULT,
         namespace: str = NAMESPACE_DEFAULT,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        rados: Any = None,
+        binding: Binding | None = None,
     ) -> None:
         """Name the pools; the cluster is connected to at the first call."""
-        cluster = Cluster(conf, client, timeout_seconds, rados)
+        cluster = Cluster(Connection(conf, client, timeout_seconds), binding)
         prefix = f"{namespace}."
         super().__init__(
             RadosObjects(cluster, pool, stripe_pool or pool, prefix),

@@ -123,8 +123,7 @@ class RadosRefs(base.RefStore):
         keys.validate_prefix(prefix)
         first = prefix.partition("/")[0]
         namespace = self._prefix + first if first else ALL_NAMESPACES
-        context = self._cluster.context(self._pool, namespace)
-        for one in self._cluster.listed(context, f"listing refs {prefix}"):
+        for one in self._cluster.listed(self._pool, namespace, f"listing refs {prefix}"):
             if one.nspace.startswith(self._prefix) and one.key.startswith(prefix):
                 yield one.key
 

@@ -1,17 +1,20 @@
 """Connecting to a cluster that is slow to answer, or refuses."""
 
 import concurrent.futures
+import errno
 import threading
 from collections.abc import Iterator
 
 import pytest
 
 from acstor import exception
+from acstor.origin.rados.binding import Binding
 from acstor.origin.rados.cluster import Cluster
+from acstor.origin.rados.connection import Connection
+from acstor.origin.rados.listing import Listed, ListingError
 from testbed.doubles import memory_rados
-from testbed.doubles.virtual_time import VirtualTime
 
-TIMEOUT_S = 0.5
+CONNECTION = Connection("ceph.conf", "acstor", 0.5)
 
 
 class SlowHandle(memory_rados.Handle):
@@ -45,7 +48,7 @@ class SlowRados(memory_rados.MemoryRados):
 
 def test_call_that_waits_for_another_ones_connecting_has_a_deadline() -> None:
     rados = SlowRados()
-    cluster = Cluster("ceph.conf", "acstor", TIMEOUT_S, rados)
+    cluster = Cluster(CONNECTION, rados.binding)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         first = pool.submit(cluster.context, "pool", "namespace")
         rados.is_connecting.wait()
@@ -69,7 +72,7 @@ def test_call_that_waits_for_another_ones_connecting_has_a_deadline() -> None:
 def test_connection_that_failed_is_ended_and_tried_anew(error: Exception, kind: type) -> None:
     rados = SlowRados(error)
     rados.may_connect.set()
-    cluster = Cluster("ceph.conf", "acstor", TIMEOUT_S, rados)
+    cluster = Cluster(CONNECTION, rados.binding)
     with pytest.raises(exception.AcstorError) as caught:
         cluster.context("pool", "namespace")
     assert type(caught.value) is kind
@@ -78,29 +81,34 @@ def test_connection_that_failed_is_ended_and_tried_anew(error: Exception, kind: 
     assert cluster.context("pool", "namespace") is not None
 
 
-class EndingContext(memory_rados.Context):
-    """Ends its listing in the middle after some time, as the binding does at any error."""
+class EndingLister(memory_rados.MemoryLister):
+    """Fails in the middle."""
 
-    def __init__(self, time: VirtualTime, seconds: float) -> None:
-        super().__init__(memory_rados.MemoryRados(), "pool")
-        self._time = time
-        self._seconds = seconds
+    def __init__(self, code: int) -> None:
+        super().__init__(memory_rados.MemoryRados())
+        self._code = code
 
-    def list_objects(self) -> Iterator[memory_rados.Listed]:
-        yield memory_rados.Listed("namespace", "first")
-        self._time.now += self._seconds
+    def entries(self, pool: str, namespace: str) -> Iterator[Listed]:
+        yield Listed("namespace", "first")
+        raise ListingError(self._code, "listing")
 
 
-@pytest.mark.parametrize(("seconds", "is_whole"), [(TIMEOUT_S / 2, True), (TIMEOUT_S, False)])
-def test_listing_that_ends_with_the_deadline_is_not_whole(
-    seconds: float, *, is_whole: bool
-) -> None:
-    time = VirtualTime()
-    cluster = Cluster("ceph.conf", "acstor", TIMEOUT_S, memory_rados.MemoryRados(), time)
-    found = cluster.listed(EndingContext(time, seconds), "listing")
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (errno.ETIMEDOUT, exception.UnavailableError),
+        (errno.EIO, exception.UnavailableError),
+        (errno.ESHUTDOWN, exception.UnavailableError),
+        (errno.EPERM, exception.InvalidError),
+        (errno.EACCES, exception.InvalidError),
+        (errno.ENOENT, exception.InvalidError),
+    ],
+    ids=errno.errorcode.get,
+)
+def test_listing_that_fails_has_no_end(code: int, kind: type) -> None:
+    binding = Binding(memory_rados.MemoryRados(), lambda _: EndingLister(code))
+    found = Cluster(CONNECTION, binding).listed("pool", "namespace", "listing refs")
     assert next(found).key == "first"
-    if is_whole:
-        assert next(found, None) is None
-    else:
-        with pytest.raises(exception.UnavailableError):
-            next(found)
+    with pytest.raises(exception.AcstorError, match="listing refs: listing: ") as caught:
+        next(found)
+    assert type(caught.value) is kind

@@ -29,7 +29,7 @@ class Rig:
         self.memory = MemoryRados()
         self.faulty = FaultyRados(self.memory)
         time = VirtualTime()
-        self.direct = RadosOrigin("pool", rados=self.faulty)
+        self.direct = RadosOrigin("pool", binding=self.faulty.binding)
         self.origin = RetryingOrigin(self.direct, 30.0, clock=time, sleep=time.sleep)
 
     def sweep(self) -> None:
