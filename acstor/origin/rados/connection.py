@@ -1,4 +1,4 @@
-"""What a connection to a Ceph cluster is made with, and the errors of what is asked through it."""
+"""Parameters of a connection to a Ceph cluster."""
 
 import dataclasses
 

@@ -12,7 +12,7 @@ from acstor.origin.rados import binding, head, refs
 from acstor.origin.rados.head import Head, Kind
 from acstor.origin.rados.origin import RadosOrigin
 
-GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
+GOLDEN = pathlib.Path(__file__).resolve().parents[3] / "golden"
 NONCE = bytes(range(1, 17))
 
 
