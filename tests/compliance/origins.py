@@ -13,11 +13,14 @@ from acstor import exception
 from acstor.drivers.cinder import native_threads
 from acstor.origin import base, faulty, memory, posix, retrying
 from acstor.origin.http.driver import HttpOrigin
-from acstor.origin.rados.origin import TIMEOUT_SECONDS, RadosOrigin
+from acstor.origin.rados.origin import RadosOrigin
 from testbed import origin_server
 from testbed.doubles.memory_rados import MemoryRados
 from testbed.fixtures.ceph import CephNode
 from tests.ceph import ERASURE_POOL, POOL
+
+RADOS_SECONDS = 120.0
+"""Deadline of a call to Ceph, which only a failing test reaches, however busy the machine is."""
 
 Factory = Callable[[pathlib.Path], base.Origin]
 """Makes an origin, in an empty directory if it needs one."""
@@ -117,7 +120,7 @@ def factory_of(name: str, request: pytest.FixtureRequest) -> Factory:
 def rados_origin(
     node: CephNode,
     stripe_pool: str,
-    timeout_seconds: float = TIMEOUT_SECONDS,
+    timeout_seconds: float = RADOS_SECONDS,
     *,
     client: str = "admin",
     namespace: str | None = None,

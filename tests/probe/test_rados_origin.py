@@ -155,7 +155,7 @@ def test_full_pool_fails_writes_and_deletes(origin: RadosOrigin, ceph: CephNode)
     for pool in pools:
         ceph.run("ceph", "osd", "pool", "set-quota", pool, "max_bytes", "1")
     try:
-        processes.wait_until(is_full, "the pool is full", timeout_s=60.0)
+        processes.wait_until(is_full, "the pool is full", timeout_s=rados_calls.HANGS_AFTER_S)
         with pytest.raises(exception.ExhaustedError):
             origin.swap_ref("other", None, b"x")
         assert origin.get(KEY, len(CONTENT)) == CONTENT
@@ -166,16 +166,20 @@ def test_full_pool_fails_writes_and_deletes(origin: RadosOrigin, ceph: CephNode)
     finally:
         for pool in pools:
             ceph.run("ceph", "osd", "pool", "set-quota", pool, "max_bytes", "0")
-    processes.wait_until(lambda: not is_full(), "the pool is not full", timeout_s=60.0)
+    processes.wait_until(
+        lambda: not is_full(), "the pool is not full", timeout_s=rados_calls.HANGS_AFTER_S
+    )
     assert origin.put_if_absent(KEY, [CONTENT])
 
 
 def test_osds_that_stop_answering_fail_every_call_until_they_are_back(
     ceph: CephNode,
 ) -> None:
-    origin = rados_origin(ceph, POOL, rados_calls.DEADLINE_S)
-    origin.put_if_absent(rados_calls.KEY, [rados_calls.LARGE])
-    token = origin.swap_ref("ring", None, b"before")
+    patient = rados_origin(ceph, POOL, namespace="stopped")
+    patient.put_if_absent(rados_calls.KEY, [rados_calls.LARGE])
+    token = patient.swap_ref("ring", None, b"before")
+    patient.close()
+    origin = rados_origin(ceph, POOL, rados_calls.DEADLINE_S, namespace="stopped")
     for osd in ceph.osds:
         osd.send_signal(signal.SIGSTOP)
     try:
@@ -228,7 +232,9 @@ def test_listing_of_a_pool_that_is_removed_is_no_end(ceph: CephNode) -> None:
         except exception.InvalidError:
             return True
 
-    processes.wait_until(is_refused, "the client has the map without the pool", timeout_s=60.0)
+    processes.wait_until(
+        is_refused, "the client has the map without the pool", timeout_s=rados_calls.HANGS_AFTER_S
+    )
     with pytest.raises(exception.InvalidError, match="pool short-lived"):
         list(origin.list_refs())
     origin.close()
