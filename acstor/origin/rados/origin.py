@@ -1,5 +1,6 @@
 """The origin that a URL of Ceph pools names."""
 
+import re
 import urllib.parse
 
 from acstor import exception
@@ -16,6 +17,8 @@ NAMESPACE_DEFAULT = "acstor"
 TIMEOUT_SECONDS = 10.0
 """Longest wait for the cluster: to connect, and for each operation."""
 TIMEOUT_SECONDS_MIN, TIMEOUT_SECONDS_MAX = 0.5, 600.0
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Without dots, which end it in the names of RADOS: ``a.o`` would be a part of ``a``."""
 _OPTIONS = frozenset({"stripe_pool", "conf", "namespace", "timeout"})
 
 
@@ -68,12 +71,18 @@ class RadosOrigin(OriginPair):
                 f"the URL of pool {pool} holds a password, or an option without value",
                 hint="the client's key belongs into its keyring",
             )
+        namespace = options.get("namespace", NAMESPACE_DEFAULT)
+        if not _NAMESPACE.fullmatch(namespace):
+            raise exception.InvalidError(
+                f"{namespace!r} is no namespace of a repository",
+                hint="up to 64 letters, digits, underscores and hyphens make one",
+            )
         return cls(
             urllib.parse.unquote(pool),
             stripe_pool=options.get("stripe_pool"),
             conf=options.get("conf", CONF_DEFAULT),
             client=urllib.parse.unquote(client) or CLIENT_DEFAULT,
-            namespace=options.get("namespace", NAMESPACE_DEFAULT),
+            namespace=namespace,
             timeout_seconds=_timeout(options.get("timeout")),
         )
 
