@@ -97,14 +97,23 @@ class Cluster:
         return self._handle
 
     def _connect(self) -> Any:
+        """Connect; a monitor that is too slow makes librados say that it is not permitted.
+
+        A wrong key is told as that too, or as denied.
+        """
         connection = self._connection
         handle = self.rados.Rados(conffile=connection.conf, rados_id=connection.client)
         try:
             for option, value in connection.options.items():
                 handle.conf_set(option, value)
             handle.connect()
-        except BaseException:
+        except BaseException as error:
             handle.shutdown()
+            if getattr(error, "errno", 0) == errno.EPERM:
+                raise exception.UnavailableError(
+                    f"connecting as client.{connection.client}: {error}",
+                    hint="check that the monitors are up ('ceph -s'), and the key of this client",
+                ) from error
             raise
         return handle
 

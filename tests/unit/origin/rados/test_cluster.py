@@ -65,9 +65,10 @@ def test_call_that_waits_for_another_ones_connecting_has_a_deadline() -> None:
     [
         (memory_rados.TimedOut("no answer", 110), exception.UnavailableError),
         (memory_rados.ObjectNotFound("no keyring", 2), exception.InvalidError),
-        (memory_rados.PermissionError("bad key", 1), exception.InvalidError),
+        (memory_rados.PermissionError("slow monitor or bad key", 1), exception.UnavailableError),
+        (memory_rados.PermissionDeniedError("bad key", 13), exception.InvalidError),
     ],
-    ids=["no answer", "no keyring", "bad key"],
+    ids=["no answer", "no keyring", "not permitted", "denied"],
 )
 def test_connection_that_failed_is_ended_and_tried_anew(error: Exception, kind: type) -> None:
     rados = SlowRados(error)

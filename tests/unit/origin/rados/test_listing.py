@@ -110,6 +110,14 @@ def test_connection_that_failed_is_ended_and_tried_anew(step: str) -> None:
     assert len(list(one.entries("pool", "namespace"))) == 1
 
 
+def test_connection_that_is_not_permitted_may_be_one_to_a_slow_monitor() -> None:
+    library = Library([])
+    library.results["rados_connect"] = -errno.EPERM
+    with pytest.raises(ListingError) as caught:
+        list(lister(library).entries("pool", "namespace"))
+    assert caught.value.code == errno.ENOTCONN
+
+
 @pytest.mark.parametrize("step", ["rados_ioctx_create", "rados_nobjects_list_open"])
 def test_listing_that_cannot_begin_fails(step: str) -> None:
     library = Library([])
