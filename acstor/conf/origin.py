@@ -16,8 +16,8 @@ OPTIONS = [
             "credentials: ca_cert, cert_cert, cert_key, token_file. "
             "rados://CLIENT@POOL is a replicated pool of Ceph; behind a ? may follow stripe_pool "
             "(for the bytes of large objects; it may be erasure-coded), conf (path of ceph.conf), "
-            "namespace (default acstor) and timeout (of each operation, seconds; default 10), "
-            "joined by &."
+            "namespace (default acstor), role=host (on hosts with a key of their own) and timeout "
+            "(of each operation, seconds; default 10), joined by &."
         ),
     ),
     cfg.FloatOpt(

@@ -140,6 +140,16 @@ class ObjectStore(Store, abc.ABC):
         :raises InvalidError: when the prefix is malformed.
         """
 
+    def list_protected(self, prefix: str) -> Iterator[str]:
+        """Yield those keys in the folder ``prefix`` that hosts cannot delete.
+
+        All of them where a store does not tell who has stored what.
+
+        :param prefix: ends with ``/``.
+        :raises InvalidError: when the prefix is malformed.
+        """
+        return self.list(prefix)
+
     @abc.abstractmethod
     def delete(self, key: str) -> bool:
         """Delete an object; deleting what is not there is no error.

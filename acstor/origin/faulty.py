@@ -128,8 +128,15 @@ class FaultyOrigin(base.Origin):
 
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys in the folder ``prefix``; a lost answer fails after the last."""
+        yield from self._listed(prefix, self._inner.list)
+
+    def list_protected(self, prefix: str) -> Iterator[str]:
+        """Yield those keys in the folder ``prefix`` that hosts cannot delete."""
+        yield from self._listed(prefix, self._inner.list_protected)
+
+    def _listed(self, prefix: str, listing: Callable[[str], Iterator[str]]) -> Iterator[str]:
         fault = self._before(Operation.LIST, prefix)
-        yield from self._inner.list(prefix)
+        yield from listing(prefix)
         self._after(fault, prefix, None)
 
     def delete(self, key: str) -> bool:

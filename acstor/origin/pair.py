@@ -41,6 +41,10 @@ class OriginPair(base.Origin):
         """Yield the keys in the folder ``prefix``."""
         return self.objects.list(prefix)
 
+    def list_protected(self, prefix: str) -> Iterator[str]:
+        """Yield those keys in the folder ``prefix`` that hosts cannot delete."""
+        return self.objects.list_protected(prefix)
+
     def delete(self, key: str) -> bool:
         """Delete an object."""
         return self.objects.delete(key)

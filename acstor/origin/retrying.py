@@ -101,6 +101,10 @@ class RetryingOrigin(base.Origin):
         """Yield the keys in the folder ``prefix``."""
         yield from self._repeat(lambda: list(self.inner.list(prefix)))
 
+    def list_protected(self, prefix: str) -> Iterator[str]:
+        """Yield those keys in the folder ``prefix`` that hosts cannot delete."""
+        yield from self._repeat(lambda: list(self.inner.list_protected(prefix)))
+
     def delete(self, key: str) -> bool:
         """Delete an object; False also when an earlier attempt deleted it."""
         return self._repeat(functools.partial(self.inner.delete, key))

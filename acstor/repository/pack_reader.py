@@ -58,11 +58,13 @@ def read_digests(objects: base.ObjectStore, pack: bytes) -> PackDigests:
 def load_index(
     origin: base.Origin, chunk_size: int, cache: pack_cache.PackCache | None
 ) -> native.DigestIndex:
-    """Return the digests of every pack that may be relied on: all but the condemned.
+    """Return the digests of every pack that may be relied on.
+
+    That is all but the condemned, and those that a host could delete.
 
     Packs that vanish meanwhile or are damaged are left out; chunks in them are stored anew.
     """
-    names = {layout.name_of(key) for key in origin.list(layout.PACK_PREFIX)} - {None}
+    names = {layout.name_of(key) for key in origin.list_protected(layout.PACK_PREFIX)} - {None}
     usable = names - Tombstones(origin).names()
     wanted = {bytes.fromhex(name) for name in usable if name}
     index = native.DigestIndex(chunk_size)

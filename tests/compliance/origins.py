@@ -73,6 +73,9 @@ ORIGINS: dict[str, Factory] = {
     "http over memory": lambda path: ServedOrigin(memory.MemoryOrigin()),
     "http over posix": lambda path: ServedOrigin(posix.PosixOrigin(str(path))),
     "rados over memory": lambda path: RadosOrigin("acstor", binding=MemoryRados().binding),
+    "rados over memory, of a host": lambda path: RadosOrigin(
+        "acstor", is_host=True, binding=MemoryRados().binding
+    ),
     "faulty": lambda path: faulty.FaultyOrigin(memory.MemoryOrigin()),
     "in native threads": lambda path: native_threads.NativeThreadOrigin(
         posix.PosixOrigin(str(path)), native_threads.DirectCaller()

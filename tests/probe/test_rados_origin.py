@@ -12,6 +12,7 @@ import pytest
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.rados import objects as rados_objects
+from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.origin import RadosOrigin
 from acstor.origin.rados.stripes import Stripes
@@ -37,8 +38,8 @@ def origin(request: pytest.FixtureRequest, ceph: CephNode) -> Iterator[RadosOrig
 
 
 def stripes_of(origin: RadosOrigin) -> list[str]:
-    assert isinstance(origin.objects, RadosObjects)
-    stripes: Any = origin.objects._stripes(KEY)
+    assert isinstance(origin.objects, ClassedObjects)
+    stripes: Any = origin.objects.controllers._stripes(KEY)
     return [one.key for one in stripes._context.list_objects()]
 
 

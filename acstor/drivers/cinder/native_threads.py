@@ -106,6 +106,10 @@ class NativeThreadOrigin(base.Origin):
         """Yield the keys in the folder ``prefix``; all are looked for at the first."""
         yield from self._run(lambda: list(self._inner.list(prefix)))
 
+    def list_protected(self, prefix: str) -> Iterator[str]:
+        """Yield those keys in the folder ``prefix`` that hosts cannot delete."""
+        yield from self._run(lambda: list(self._inner.list_protected(prefix)))
+
     def delete(self, key: str) -> bool:
         """Delete an object."""
         return self._run(lambda: self._inner.delete(key))

@@ -37,7 +37,7 @@ _PROBE = "probe"
 
 
 class RadosObjects(base.ObjectStore):
-    """The objects of one repository.
+    """The objects of one class in one repository.
 
     :param cluster: where they are.
     :param pool: of heads and small objects, replicated.

@@ -6,6 +6,7 @@ import urllib.parse
 from acstor import exception
 from acstor.origin.pair import OriginPair
 from acstor.origin.rados.binding import Binding
+from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.cluster import Cluster
 from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.objects import RadosObjects
@@ -19,7 +20,10 @@ TIMEOUT_SECONDS = 10.0
 TIMEOUT_SECONDS_MIN, TIMEOUT_SECONDS_MAX = 0.5, 600.0
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Without dots, which end it in the names of RADOS: ``a.o`` would be a part of ``a``."""
-_OPTIONS = frozenset({"stripe_pool", "conf", "namespace", "timeout"})
+HOSTS = "host"
+"""Part of the names of the namespaces that hosts write objects to, and the role of hosts."""
+CONTROLLER = "controller"
+_OPTIONS = frozenset({"stripe_pool", "conf", "namespace", "role", "timeout"})
 
 
 class RadosOrigin(OriginPair):
@@ -30,6 +34,7 @@ class RadosOrigin(OriginPair):
     :param conf: path of ceph.conf.
     :param client: name of the client without ``client.``; its key is where ceph.conf says.
     :param namespace: first part of all namespaces: what tells repositories in one pool apart.
+    :param is_host: whether to store what a host stores where its key may.
     :param timeout_seconds: of each operation.
     :param binding: of librados; None: the distribution's.
     """
@@ -42,20 +47,27 @@ class RadosOrigin(OriginPair):
         conf: str = CONF_DEFAULT,
         client: str = CLIENT_DEFAULT,
         namespace: str = NAMESPACE_DEFAULT,
+        is_host: bool = False,
         timeout_seconds: float = TIMEOUT_SECONDS,
         binding: Binding | None = None,
     ) -> None:
         """Name the pools; the cluster is connected to at the first call."""
         cluster = Cluster(Connection(conf, client, timeout_seconds), binding)
-        prefix = f"{namespace}."
+        of_controllers, of_hosts = (
+            RadosObjects(cluster, pool, stripe_pool or pool, prefix)
+            for prefix in (f"{namespace}.", f"{namespace}.{HOSTS}.")
+        )
         super().__init__(
-            RadosObjects(cluster, pool, stripe_pool or pool, prefix),
-            RadosRefs(cluster, pool, prefix),
+            ClassedObjects(of_controllers, of_hosts, is_host=is_host),
+            RadosRefs(cluster, pool, f"{namespace}."),
         )
 
     @classmethod
     def from_url(cls, url: urllib.parse.SplitResult) -> "RadosOrigin":
-        """Open ``rados://[CLIENT@]POOL[?stripe_pool=POOL&conf=PATH&namespace=NAME&timeout=S]``.
+        """Open ``rados://[CLIENT@]POOL``.
+
+        Behind a ``?`` may follow ``stripe_pool=POOL``, ``conf=PATH``, ``namespace=NAME``,
+        ``role=host`` and ``timeout=SECONDS``, joined by ``&``.
 
         :raises InvalidError: when the URL is none.
         """
@@ -64,27 +76,41 @@ class RadosOrigin(OriginPair):
         if not pool or url.path.strip("/") or url.fragment or options.keys() - _OPTIONS:
             raise exception.InvalidError(
                 f"{url.geturl()!r} is no URL of Ceph pools",
-                hint="write rados://POOL, with stripe_pool, conf, namespace and timeout behind a ?",
+                hint="write rados://CLIENT@POOL, and the options behind a ?",
             )
         if ":" in client or not all(options.values()):
             raise exception.InvalidError(
                 f"the URL of pool {pool} holds a password, or an option without value",
                 hint="the client's key belongs into its keyring",
             )
-        namespace = options.get("namespace", NAMESPACE_DEFAULT)
-        if not _NAMESPACE.fullmatch(namespace):
-            raise exception.InvalidError(
-                f"{namespace!r} is no namespace of a repository",
-                hint="up to 64 letters, digits, underscores and hyphens make one",
-            )
         return cls(
             urllib.parse.unquote(pool),
             stripe_pool=options.get("stripe_pool"),
             conf=options.get("conf", CONF_DEFAULT),
             client=urllib.parse.unquote(client) or CLIENT_DEFAULT,
-            namespace=namespace,
+            namespace=_namespace(options.get("namespace")),
+            is_host=_is_host(options.get("role")),
             timeout_seconds=_timeout(options.get("timeout")),
         )
+
+
+def _namespace(text: str | None) -> str:
+    if text is None:
+        return NAMESPACE_DEFAULT
+    if not _NAMESPACE.fullmatch(text):
+        raise exception.InvalidError(
+            f"{text!r} is no namespace of a repository",
+            hint="up to 64 letters, digits, underscores and hyphens make one",
+        )
+    return text
+
+
+def _is_host(role: str | None) -> bool:
+    if role not in (None, CONTROLLER, HOSTS):
+        raise exception.InvalidError(
+            f"{role!r} is no role", hint=f"write role={HOSTS} on hosts, or leave it away"
+        )
+    return role == HOSTS
 
 
 def _timeout(text: str | None) -> float:

@@ -85,6 +85,7 @@ def test_binding_is_found_for_this_python_only(tmp_path: pathlib.Path) -> None:
         "rados://pool?timeout=never",
         "rados://pool?namespace=a.o",
         "rados://pool?namespace=%01",
+        "rados://pool?role=guest",
     ],
 )
 def test_bad_url_is_refused(url: str) -> None:
