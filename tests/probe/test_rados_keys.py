@@ -1,0 +1,135 @@
+"""Hosts and controllers in a real Ceph, each with the key that the page for operators tells of."""
+
+import functools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from acstor import exception
+from acstor.origin.rados.classes import ClassedObjects
+from acstor.origin.rados.objects import RadosObjects
+from acstor.origin.rados.origin import RadosOrigin
+from testbed.fixtures.ceph import CephNode
+from tests.probe import rados_keys
+from tests.probe.rados_keys import CONTROLLER, HOST, READER
+
+LARGE = bytes(range(256)) * (5 << 12)
+PACK, SMALL, MANIFEST = "packs/aa/large", "packs/aa/small", "manifests/aa/one"
+IMAGES = {PACK: LARGE, SMALL: b"small", MANIFEST: b"manifest"}
+REFS_OF_ALL = ["usage/one", "ring", "ring-term", "ring-generation", "working-sets/one"]
+REFS_OF_VOLUMES = ["volumes/one", "volume-heads/one", "volume-bells/one", "gc/condemned/one"]
+REFS_OF_CONTROLLERS = [
+    "images/one", "image-index", "image-generation", "catalogue/one", "snapshots/one", "hosts/one",
+    "withdrawals", "decision", "policy-pins", "format",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def clients(ceph: CephNode) -> Iterator[dict[str, RadosOrigin]]:
+    """Have a repository with an image, and a client of each kind."""
+    rados_keys.make(ceph)
+    found = {name: rados_keys.opened(ceph, name) for name in (CONTROLLER, HOST, READER)}
+    for key, content in IMAGES.items():
+        found[CONTROLLER].put_if_absent(key, [content])
+    for name in REFS_OF_CONTROLLERS:
+        found[CONTROLLER].swap_ref(name, None, b"controller's")
+    yield found
+    for one in found.values():
+        one.close()
+
+
+def is_refused(call: Callable[[], object]) -> bool:
+    """Return whether Ceph does not permit it."""
+    try:
+        call()
+    except exception.InvalidError as error:
+        return "permi" in str(error)
+    return False
+
+
+def listed(origin: RadosOrigin) -> list[str]:
+    """List one folder."""
+    return list(origin.list("packs/"))
+
+
+@pytest.mark.parametrize("name", [HOST, READER])
+def test_host_reads_images_and_destroys_none(clients: dict[str, RadosOrigin], name: str) -> None:
+    host = clients[name]
+    for key, content in IMAGES.items():
+        assert host.get(key, len(content)) == content
+        assert is_refused(functools.partial(host.delete, key))
+    assert set(host.list("packs/")) >= {PACK, SMALL}
+    assert set(host.list_refs("images/")) == {"images/one"}
+    assert host.space() is not None
+    for ref in REFS_OF_CONTROLLERS:
+        present = host.get_ref(ref)
+        assert present is not None
+        for after in (b"host's", None):
+            assert is_refused(functools.partial(host.swap_ref, ref, present.token, after))
+    for key, content in IMAGES.items():
+        assert clients[CONTROLLER].get(key, len(content)) == content
+
+
+@pytest.mark.parametrize("name", [HOST, READER])
+def test_host_cannot_write_below_the_driver_either(
+    clients: dict[str, RadosOrigin], name: str
+) -> None:
+    objects = clients[name].objects
+    assert isinstance(objects, ClassedObjects)
+    of_controllers: RadosObjects = objects.controllers
+    head = of_controllers._head(PACK)
+    assert head is not None
+    cluster = of_controllers._cluster
+    stripes = of_controllers._stripes(PACK)._context
+    for context, names in [
+        (of_controllers._context(PACK), [PACK, SMALL, "packs/aa/new"]),
+        (of_controllers._notes(), ["note"]),
+        (stripes, [f"{PACK}@{head.nonce.hex()}.0"]),
+    ]:
+        for one in names:
+            for call in (
+                functools.partial(context.write_full, one, b"host's"),
+                functools.partial(context.append, one, b"host's"),
+                functools.partial(context.trunc, one, 0),
+                functools.partial(context.remove_object, one),
+            ):
+                with pytest.raises(exception.InvalidError), cluster.map_errors("writing"):
+                    call()
+    assert clients[CONTROLLER].get(PACK, len(LARGE)) == LARGE
+
+
+def test_host_with_volumes_stores_what_they_are_made_of(clients: dict[str, RadosOrigin]) -> None:
+    host, controller = clients[HOST], clients[CONTROLLER]
+    keys = {"packs/bb/large": LARGE, "manifests/bb/one": b"x", "volume-log/one/1": b"log"}
+    for key, content in keys.items():
+        assert host.put_if_absent(key, [content])
+        assert not host.put_if_absent(key, [content])
+        assert controller.get(key, len(content)) == content
+    for ref in REFS_OF_ALL + REFS_OF_VOLUMES:
+        token = host.swap_ref(ref, None, b"host's")
+        token = host.swap_ref(ref, token, b"changed")
+        assert controller.swap_ref(ref, token, None) is None
+    assert controller.sweep() == 0
+    for key in keys:
+        assert controller.delete(key)
+
+
+def test_host_without_volumes_writes_what_it_says_of_itself(
+    clients: dict[str, RadosOrigin],
+) -> None:
+    host = clients[READER]
+    for ref in REFS_OF_ALL:
+        token = host.swap_ref(ref, None, b"host's")
+        assert host.swap_ref(ref, token, None) is None
+    for ref in REFS_OF_VOLUMES:
+        assert is_refused(functools.partial(host.swap_ref, ref, None, b"x"))
+    for key in ("packs/cc/one", "manifests/cc/one", "volume-log/two/1"):
+        assert is_refused(functools.partial(host.put_if_absent, key, [b"x"]))
+
+
+def test_nobody_reads_another_repository(clients: dict[str, RadosOrigin], ceph: CephNode) -> None:
+    for name in clients:
+        other = RadosOrigin("acstor", conf=str(ceph.configuration), client=name, namespace="other")
+        assert is_refused(functools.partial(other.get_ref, "ring"))
+        assert is_refused(functools.partial(listed, other))
+        other.close()
