@@ -6,17 +6,22 @@ from typing import Any, Protocol, Self, final, type_check_only
 from typing_extensions import Buffer
 
 __all__ = [
+    "ChunkRecords",
     "DataPlane",
     "DataPlaneError",
     "DigestIndex",
     "ImageBuilder",
     "Manifest",
+    "PackHeader",
+    "PackWriter",
     "Ring",
     "RingHost",
     "Scan",
     "SigningKey",
     "StaleDescriptorError",
+    "StoredChunks",
     "build_ring",
+    "compress_chunks",
     "digest",
     "is_signed_by",
     "make_signing_key",
@@ -25,6 +30,7 @@ __all__ = [
     "pack_id",
     "parse_pack_header",
     "recommended_vnode_count",
+    "rewrite_chunks",
     "scan_buffer",
     "scan_file",
     "seal_volume_log",
@@ -760,6 +766,188 @@ def parse_pack_header(header: bytes) -> tuple[int, int, bytes]:
 
 def pack_id(digests: Buffer, salt: bytes) -> bytes:
     """Return the id of the pack with these digests, concatenated, and this salt."""
+
+# Packs of version 2: chunks in the form that pays, 44 bytes a chunk in the pack's table.
+
+@final
+class StoredChunks:
+    """Chunks in the form in which packs store them, which have no place yet."""
+
+    def __len__(self) -> int: ...
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all of them."""
+
+def compress_chunks(
+    scan: Scan, buffer: Buffer, positions: Sequence[int], level: int | None = None
+) -> StoredChunks:
+    """Compress some of the chunks that were scanned; uses all cores, releases the GIL.
+
+    What does not become smaller by an eighth stays as it is and is marked, so that it is never
+    tried again. The result is a copy: the buffer may be used again.
+
+    :param buffer: what was scanned.
+    :param positions: of the chunks, in the order of the pack; none of a zero chunk.
+    :param level: of zstd, -5 to 19; None: LZ4.
+    """
+
+def rewrite_chunks(
+    records: ChunkRecords,
+    positions: Sequence[int],
+    offset: int,
+    stored: Buffer,
+    chunk_size: int,
+    level: int | None = None,
+) -> StoredChunks:
+    """Verify chunks of another pack and return the form in which to store them again.
+
+    What is dense already, or does not compress, is copied. Uses all cores, releases the GIL.
+
+    :param positions: of the chunks in ``records``, in the order of the new pack.
+    :param offset: in the pack, of the first byte of ``stored``.
+    :param stored: bytes of the pack that hold all of these chunks.
+    :param level: as in :func:`compress_chunks`.
+    :raises DataPlaneError: kind ``corrupt`` when one is not what its record says.
+    """
+
+@final
+class ChunkRecords:
+    """Records of stored chunks of one pack: a pack's table, or entries of a manifest.
+
+    A record is read by its own rules only; :meth:`PackHeader.parse_table` checks a whole table.
+    """
+
+    @staticmethod
+    def parse(records: Buffer) -> ChunkRecords:
+        """Read records of 44 bytes each.
+
+        :raises DataPlaneError: kind ``corrupt`` when one has a codec or length that none can have.
+        """
+
+    def __len__(self) -> int: ...
+    def to_bytes(self) -> bytes:
+        """Return the records, concatenated."""
+
+    def digests(self) -> bytes:
+        """Return the digests, concatenated."""
+
+    def record(self, position: int) -> tuple[bytes, int, int, str, bool]:
+        """Return (digest, offset, stored bytes, codec, whether it is incompressible).
+
+        The codec is ``plain``, ``lz4`` or ``zstd``.
+
+        :raises IndexError: past the last record.
+        """
+
+    def plan_reads(
+        self, run_size: int, positions: Sequence[int] | None = None
+    ) -> list[tuple[int, int, list[int]]]:
+        """Return the reads of chunks as (offset, size in bytes, positions of those in it).
+
+        Neighbours are read together, over gaps of up to 64 KiB and a quarter of the read.
+
+        :param run_size: most bytes of a read; a longer chunk has one for itself.
+        :param positions: of the chunks that are wanted; None: all.
+        """
+
+    def decompress(
+        self,
+        positions: Sequence[int],
+        offset: int,
+        stored: Buffer,
+        chunk_size: int,
+        out: Buffer | None = None,
+    ) -> list[tuple[int, str]]:
+        """Decompress and verify chunks; return (position, reason) of those that are not sound.
+
+        Uses all cores and releases the GIL.
+
+        :param offset: in the pack, of the first byte of ``stored``.
+        :param stored: bytes of the pack that hold all of these chunks.
+        :param out: takes the plain chunks in the order of ``positions``, zeros for one that is not
+            sound; None: they are verified only.
+        :raises DataPlaneError: kind ``invalid`` when a chunk is not in ``stored``.
+        """
+
+@final
+class PackWriter:
+    """One pack being filled in a buffer, which must stay as it is until :meth:`seal`. Thread-safe.
+
+    :param buffer: writable; its size is that of the largest pack, header and table included.
+        One that begins at a page can be written past the page cache.
+    :param pack_class: ``image`` or ``volume``.
+    :param salt: 16 bytes, random, never used before.
+    :raises DataPlaneError: kind ``invalid`` when not even one chunk fits.
+    """
+
+    def __new__(cls, buffer: Buffer, chunk_size: int, pack_class: str, salt: bytes) -> Self: ...
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks so far."""
+
+    @property
+    def room(self) -> int:
+        """Number of chunks that surely still fit, however little compressing them pays."""
+
+    def append(self, chunks: StoredChunks, first: int = 0) -> int:
+        """Append chunks from position ``first`` on; return that of the first that does not fit.
+
+        :returns: ``len(chunks)`` when all are in the pack; else go on with the next pack.
+        """
+
+    def seal(self) -> tuple[bytes, int, ChunkRecords]:
+        """Close the pack and return (id, size, table); the buffer is free again.
+
+        The pack is the first ``size`` bytes of the buffer, a multiple of 4096, and then the table.
+
+        :raises DataPlaneError: kind ``invalid`` when the pack is empty or closed.
+        """
+
+@final
+class PackHeader:
+    """Header of a pack of version 2."""
+
+    @staticmethod
+    def parse(header: Buffer) -> PackHeader:
+        """Read the first 64 bytes of a pack or more; of 4096, all are checked.
+
+        :raises DataPlaneError: kind ``unsupported`` for another version.
+        """
+
+    @property
+    def pack_class(self) -> str:
+        """``image`` or ``volume``."""
+
+    @property
+    def chunk_size(self) -> int:
+        """Size of a plain chunk, bytes."""
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks."""
+
+    @property
+    def salt(self) -> bytes:
+        """The salt, 16 bytes."""
+
+    @property
+    def table_offset(self) -> int:
+        """Offset of the table in the pack, bytes."""
+
+    @property
+    def table_size(self) -> int:
+        """Size of the table, bytes."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the whole pack, bytes."""
+
+    def parse_table(self, pack_id: bytes, table: Buffer) -> ChunkRecords:
+        """Read the table of this pack.
+
+        :raises DataPlaneError: kind ``corrupt`` when header and table are not those of
+            ``pack_id``, or a chunk has a place or length that no writer gives it.
+        """
 
 @final
 class DigestIndex:

@@ -75,13 +75,16 @@ impl PackLayout {
         self.chunk_count() < limits::PACK_CHUNKS_MAX && data_end + table_len <= self.budget
     }
 
+    /// True where such a form is one of a chunk of this pack's size.
+    pub fn is_possible(&self, form: &StoredForm<'_>) -> bool {
+        is_possible_len(form.codec, form.bytes.len(), self.chunk_size.bytes())
+    }
+
     /// Give the next chunk its place; `None` where it does not fit, or where such a form is none of
     /// a chunk of this size.
     pub fn push(&mut self, digest: Digest, form: &StoredForm<'_>) -> Option<StoredChunk> {
         let stored_len = form.bytes.len();
-        if !self.fits(stored_len)
-            || !is_possible_len(form.codec, stored_len, self.chunk_size.bytes())
-        {
+        if !self.fits(stored_len) || !self.is_possible(form) {
             return None;
         }
         let chunk = StoredChunk {

@@ -26,8 +26,9 @@ mod _dataplane {
     use crate::mounts::{mount_images, set_read_ahead, unmount_images};
     #[pymodule_export]
     use crate::repository::{
-        DigestIndex, ImageBuilder, Manifest, Scan, digest, pack_header, pack_id, parse_pack_header,
-        scan_buffer, scan_file, unsound_chunks,
+        ChunkRecords, DigestIndex, ImageBuilder, Manifest, PackHeader, PackWriter, Scan,
+        StoredChunks, compress_chunks, digest, pack_header, pack_id, parse_pack_header,
+        rewrite_chunks, scan_buffer, scan_file, unsound_chunks,
     };
     #[pymodule_export]
     use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};

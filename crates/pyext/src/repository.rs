@@ -1,21 +1,27 @@
-//! Native part of the repository: digests, deduplication, manifests, pack headers.
+//! Native part of the repository: digests, deduplication, manifests, packs.
 //!
 //! Every function that reads, hashes or moves more than a few bytes releases the GIL. Buffers are
 //! taken through the buffer protocol and never copied. Nothing here does I/O except
 //! `scan_file`, which reads a file that Python has opened.
 
 mod buffer;
+mod chunk_records;
 mod digest_index;
 mod image_builder;
 mod manifest;
 mod pack;
+mod pack_writer;
 mod scan;
+mod stored_chunks;
 
+pub(crate) use chunk_records::ChunkRecords;
 pub(crate) use digest_index::DigestIndex;
 pub(crate) use image_builder::ImageBuilder;
 pub(crate) use manifest::Manifest;
 pub(crate) use pack::{pack_header, pack_id, parse_pack_header};
+pub(crate) use pack_writer::{PackHeader, PackWriter};
 pub(crate) use scan::{Scan, digest, scan_buffer, scan_file, unsound_chunks};
+pub(crate) use stored_chunks::{StoredChunks, compress_chunks, rewrite_chunks};
 
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use pyo3::PyErr;
