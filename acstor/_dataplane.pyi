@@ -10,15 +10,18 @@ __all__ = [
     "DataPlane",
     "DataPlaneError",
     "DigestIndex",
+    "DiskBuilder",
     "ImageBuilder",
     "Manifest",
     "PackHeader",
     "PackWriter",
+    "PagedManifest",
     "Ring",
     "RingHost",
     "Scan",
     "SigningKey",
     "StaleDescriptorError",
+    "StoredChunkIndex",
     "StoredChunks",
     "build_ring",
     "compress_chunks",
@@ -1031,6 +1034,12 @@ class Manifest:
     def digests(self) -> bytes:
         """Return the digests of all chunks, concatenated; 32 zero bytes for a zero chunk."""
 
+    def next_data(self, first: int) -> int | None:
+        """Return the index of the first chunk with content at or after ``first``, None: no more."""
+
+    def first_difference(self, first: int, scan: Scan) -> int | None:
+        """Return the first of the chunks scanned from ``first`` on that is another here."""
+
     def unsound(self, index: DigestIndex) -> list[int]:
         """Return the indexes of chunks that ``index`` does not have at their place, ascending."""
 
@@ -1041,10 +1050,9 @@ class ImageBuilder:
     Chunks that the index does not have are put into the one pack being filled.
 
     :param index: where known chunks are looked up and new ones are added.
-    :param expected: a manifest to compare with; see :attr:`first_difference`.
     """
 
-    def __new__(cls, index: DigestIndex, expected: Manifest | None = None) -> Self: ...
+    def __new__(cls, index: DigestIndex) -> Self: ...
     def __len__(self) -> int:
         """Return the number of chunks so far."""
 
@@ -1055,10 +1063,6 @@ class ImageBuilder:
     @property
     def new_count(self) -> int:
         """Number of chunks so far that went into packs being filled."""
-
-    @property
-    def first_difference(self) -> int | None:
-        """Index of the first chunk whose content is not as in ``expected``."""
 
     def unique_count(self) -> int:
         """Return the number of different chunks so far, zero chunks left out."""
@@ -1086,6 +1090,205 @@ class ImageBuilder:
         :raises DataPlaneError: kind ``invalid`` when the chunks do not cover the disk exactly or
             a pack is still being filled.
         """
+
+# Manifests of version 2, and what they are made of: chunks of packs of version 2.
+
+@final
+class StoredChunkIndex:
+    """Chunks of packs of version 2 with their places, about 60 bytes of memory each. Thread-safe.
+
+    Only packs of class ``image``: those of volumes are not shared.
+    """
+
+    def __new__(cls, chunk_size: int) -> Self: ...
+    def __len__(self) -> int:
+        """Return the number of different digests."""
+
+    @property
+    def pack_count(self) -> int:
+        """Number of packs, forgotten ones too."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory taken."""
+
+    def reserve(self, chunk_count: int) -> None:
+        """Make room for that many more chunks at once."""
+
+    def add_pack(
+        self,
+        pack_id: bytes,
+        header: PackHeader,
+        table: ChunkRecords,
+        unsound: Sequence[int] | None = None,
+    ) -> None:
+        """Add a pack of the origin; where a digest is known already the first pack counts.
+
+        :param unsound: positions of chunks whose content is not what their digest says.
+        :raises DataPlaneError: kind ``corrupt`` when the id is not that of header and table,
+            ``exhausted`` at 2^32 chunks, ``invalid`` for a pack of another class or chunk size.
+        """
+
+    def forget_pack(self, pack_id: bytes) -> bool:
+        """Let the pack's chunks no longer be found; return whether it was there."""
+
+    def lookup(self, digest: bytes) -> tuple[bytes, int, int] | None:
+        """Return (pack id, offset, stored bytes) of a chunk, None when it is not there."""
+
+@final
+class DiskBuilder:
+    """A disk being registered, chunk by chunk in its order; what is zero costs nothing.
+
+    Memory: 4 bytes for each chunk with content, 16 for each run of them.
+
+    :param index: where known chunks are looked up and new ones are added.
+    """
+
+    def __new__(cls, index: StoredChunkIndex) -> Self: ...
+    def __len__(self) -> int:
+        """Return the number of chunks so far."""
+
+    @property
+    def zero_count(self) -> int:
+        """Number of zero chunks so far."""
+
+    @property
+    def new_count(self) -> int:
+        """Number of chunks so far that the index did not have."""
+
+    def unique_count(self) -> int:
+        """Return the number of different chunks so far, zero chunks left out."""
+
+    def push_zeros(self, count: int) -> None:
+        """Append zero chunks.
+
+        :raises DataPlaneError: kind ``invalid`` when a manifest cannot have that many; nothing is
+            then appended.
+        """
+
+    def absorb(self, scan: Scan) -> list[int]:
+        """Append scanned chunks and return the positions of the new ones, ascending.
+
+        All of these, of all calls, are put into packs in this order.
+        """
+
+    def close_pack(self, pack_id: bytes, table: ChunkRecords) -> None:
+        """Note that a pack has the first of the new chunks that are in none yet.
+
+        :raises DataPlaneError: kind ``invalid`` when its table is not of these.
+        """
+
+    def finish(
+        self, disk_id: str, size_bytes: int, salt: bytes, spool_fd: int, manifest_fd: int
+    ) -> tuple[str, int]:
+        """Write the manifest of everything appended; return its name and its size in bytes.
+
+        :param salt: 16 bytes, random, so that no name of a manifest is used twice.
+        :param spool_fd: empty file for what is to be written later, open for reading and writing.
+        :param manifest_fd: empty file that takes the manifest. Both stay open during the call.
+        :raises DataPlaneError: kind ``invalid`` when the chunks do not cover the disk exactly or
+            a new chunk is in no pack, ``exhausted`` when there is no room for the files.
+        """
+
+    def former_content_name(self, size_bytes: int) -> str | None:
+        """Return the name that the content has in manifests of version 1, hexadecimal.
+
+        :returns: None when it has more chunks than they can have.
+        :raises DataPlaneError: as :meth:`finish`.
+        """
+
+@final
+class PagedManifest:
+    """A manifest of version 2 on those that it is a delta of; its pages are read when needed.
+
+    Each page is verified. What reading raises is raised by the methods, which also raise
+    DataPlaneError, kind ``corrupt``, when a page is not the manifest's.
+    """
+
+    @staticmethod
+    def open(
+        name: str,
+        size_bytes: int,
+        read: Callable[[int, int], Buffer],
+        base: PagedManifest | None = None,
+    ) -> PagedManifest:
+        """Open a manifest; its header is read.
+
+        :param name: BLAKE3 of the header, hexadecimal.
+        :param size_bytes: of the manifest.
+        :param read: returns bytes of the manifest: from an offset on, as many as are asked for.
+        :param base: of a delta, its base.
+        :raises DataPlaneError: kind ``corrupt`` when the header is not that of the name,
+            ``unsupported`` for another version, ``invalid`` when the base is not its base.
+        """
+
+    @staticmethod
+    def base_of(header: bytes, size_bytes: int) -> str | None:
+        """Return the name of the base of a manifest, None when it is no delta.
+
+        :param header: its first 4096 bytes.
+        :param size_bytes: of the whole manifest.
+        """
+
+    @property
+    def digest(self) -> str:
+        """BLAKE3 of the header, hexadecimal: the manifest's name in the origin."""
+
+    @property
+    def disk_id(self) -> str:
+        """UUID of the disk."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the disk, bytes."""
+
+    @property
+    def chunk_size(self) -> int:
+        """Size of a chunk, bytes."""
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks, zero chunks included."""
+
+    @property
+    def depth(self) -> int:
+        """Manifests that a reading may look into, this one included."""
+
+    @property
+    def content_name(self) -> str | None:
+        """Name of the content, hexadecimal; None of a delta."""
+
+    def data_count(self) -> int:
+        """Return the number of chunks with content."""
+
+    def usage(self) -> list[tuple[bytes, str, int, int]]:
+        """Return (id, class, stored bytes, bytes of these that are used) of each pack.
+
+        No entry is read. A pack that a base uses too is there again.
+        """
+
+    def entry(self, index: int) -> tuple[bytes, bytes, int, int, str] | None:
+        """Return (digest, pack id, offset, stored bytes, codec) of a chunk, None for a zero chunk.
+
+        :raises IndexError: past the end of the disk.
+        """
+
+    def entries(
+        self, first: int, count: int
+    ) -> list[tuple[int, tuple[bytes, bytes, int, int, str]]]:
+        """Return index and place of chunks with content, from ``first`` on, at most ``count``."""
+
+    def next_data(self, first: int) -> int | None:
+        """Return the index of the first chunk with content at or after ``first``, None: no more."""
+
+    def first_difference(self, first: int, scan: Scan) -> int | None:
+        """Return the first of the chunks scanned from ``first`` on that is another here."""
+
+    def check(self) -> None:
+        """Read all pages, of the bases too, and check what only all of them say together."""
+
+    def unsound(self, index: StoredChunkIndex) -> list[int]:
+        """Return the indexes of chunks that ``index`` does not have at their place, ascending."""
 
 # --- Signatures: Ed25519, RFC 8032 (crates/pyext/src/signatures.rs) -------------------------
 

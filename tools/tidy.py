@@ -90,7 +90,7 @@ CRATE_ARROWS = {
     "fuzzing": {"types", "ring", "manifest", "pack", "store", "peer", "readpath", "fuse", "overlay"}
     | {"nbd"},
     "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
-    "pyext": {"types", "ring", "pack", "readpath", "fuse", "overlay", "host"},
+    "pyext": {"types", "ring", "manifest", "pack", "readpath", "fuse", "overlay", "host"},
     "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},
 }

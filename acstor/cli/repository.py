@@ -11,7 +11,12 @@ from acstor.conf import types
 from acstor.repository import upgrade
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.gc.remembered_packs import remembered
-from acstor.repository.repository import CHUNK_SIZE_DEFAULT, Repository
+from acstor.repository.repository import (
+    CHUNK_SIZE_DEFAULT,
+    FORMAT_VERSION,
+    FORMAT_VERSION_NEWEST,
+    Repository,
+)
 
 Row = tuple[tuple[str, ...], tuple[Any, ...]]
 
@@ -29,12 +34,15 @@ class InitRepository(show.ShowOne):
             metavar="SIZE",
             help="size of every chunk, a power of two from 4KiB to 4MiB (64KiB)",
         )
+        _add_version(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         """Make the repository."""
         origin = repository_access.open_origin(repository_access.configuration(self.app))
-        return _described(Repository.init(origin, parsed_args.chunk_size))
+        return _described(
+            Repository.init(origin, parsed_args.chunk_size, parsed_args.format_version)
+        )
 
 
 class ShowRepository(show.ShowOne):
@@ -48,7 +56,7 @@ class ShowRepository(show.ShowOne):
 
 
 class UpgradeRepository(show.ShowOne):
-    """Upgrade the repository to the format version of this release.
+    """Upgrade the repository to the format version of this release, or a newer one.
 
     Volumes need version 2. With version 3 no host waits for one that stopped while it changed a
     ref of an origin in a directory. Only when every machine runs this release, and every program of
@@ -56,10 +64,17 @@ class UpgradeRepository(show.ShowOne):
     opened it before would go on, and delete what volumes refer to. Repeating it is safe.
     """
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        _add_version(parser)
+        return parser
+
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         """Upgrade, and describe the repository."""
         conf = repository_access.configuration(self.app)
-        return _described(upgrade.upgrade(repository_access.open_origin(conf)))
+        origin = repository_access.open_origin(conf)
+        return _described(upgrade.upgrade(origin, parsed_args.format_version))
 
 
 class CollectGarbage(show.ShowOne):
@@ -76,6 +91,17 @@ class CollectGarbage(show.ShowOne):
             report = Collector(repository, conf.host, conf.gc.grace, remembered=known).collect()
         fields = {**dataclasses.asdict(report), "seconds": round(report.seconds, 3)}
         return tuple(fields), tuple(fields.values())
+
+
+def _add_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format-version",
+        type=int,
+        choices=range(FORMAT_VERSION, FORMAT_VERSION_NEWEST + 1),
+        default=FORMAT_VERSION,
+        help=f"format version ({FORMAT_VERSION}); {FORMAT_VERSION_NEWEST} is for trying: it stores "
+        "images compressed, and volumes cannot be made of these yet",
+    )
 
 
 def _described(repository: Repository) -> Row:

@@ -17,7 +17,11 @@ SNAPSHOT_PREFIX = "snapshots/"
 VOLUME_LOG_PREFIX = "volume-log/"
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 CHUNKS_MAX = 64 << 20
-"""Most chunks of a disk: a limit of manifests (crates/types, limits.rs)."""
+"""Most chunks of a disk: a limit of manifests of version 1 (crates/types, limits.rs)."""
+PAGED_CHUNKS_MAX = 1 << 30
+"""Most chunks of a disk: a limit of manifests of version 2 (crates/manifest, limits.rs)."""
+DISK_SIZE_MAX = 64 << 40
+"""Largest disk, bytes: a limit of manifests of both versions."""
 
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"

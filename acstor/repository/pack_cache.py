@@ -1,4 +1,4 @@
-"""The digests of packs seen before, in one file on the local disk.
+"""The headers and tables of packs seen before, in one file on the local disk.
 
 A cache: packs never change, so what is in it stays true, and removing it costs only reading the
 origin again. Layout, integers little-endian::
@@ -6,10 +6,12 @@ origin again. Layout, integers little-endian::
     0   magic "ACSTPIDX"   8
     8   version            u32
     12  chunk size, bytes  u32
-    then records: pack id 32, salt 16, chunk count u32, digests count x 32
+    then records: pack id 32, the pack's first 64 bytes, size of the table u32, table
 
-The id of a pack is a hash of the rest of its record, so a damaged or torn record is noticed; the
-file is cut off there. One process appends at a time; others use what is there.
+The table is what follows the pack's chunks; none where nobody has read it, since only packs of
+another version were wanted. The id of a pack is a hash of header and table, so a damaged or torn
+record is noticed; the file is cut off there. One process appends at a time; others use what is
+there.
 """
 
 import contextlib
@@ -19,14 +21,33 @@ import os
 import struct
 import threading
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from acstor import exception, native
+from acstor.repository.chunk_indexes import ChunkIndex
 
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 _MAGIC = b"ACSTPIDX"
 _HEADER = struct.Struct("<8sII")
-_RECORD = struct.Struct("<32s16sI")
-_DIGEST_SIZE = 32
+_RECORD = struct.Struct("<32s64sI")
+_PACK_VERSION = struct.Struct("<I")
+_PACK_VERSION_OFFSET = 8
+_CHUNK_BYTES_MIN = 32
+"""Fewest bytes of a table that a chunk takes."""
+
+
+class _Record(NamedTuple):
+    pack: bytes
+    header: bytes
+    table: memoryview
+    end: int
+    """Offset behind it, bytes."""
+
+    @property
+    def version(self) -> int:
+        """Version of the pack."""
+        (version,) = _PACK_VERSION.unpack_from(self.header, _PACK_VERSION_OFFSET)
+        return int(version)
 
 
 class PackCache:
@@ -48,30 +69,34 @@ class PackCache:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._is_writer = True
 
-    def load(self, index: native.DigestIndex, wanted: Collection[bytes]) -> set[bytes]:
-        """Add the wanted packs that the cache has to ``index``; return their ids."""
+    def load(self, index: ChunkIndex, wanted: Collection[bytes]) -> set[bytes]:
+        """Add the wanted packs that the cache has to ``index``.
+
+        :returns: ids of the wanted packs that need not be read: those that were added, and those
+            of another version than the index takes.
+        """
         size = os.fstat(self._descriptor).st_size
         if size < len(self._header) or os.pread(self._descriptor, 16, 0) != self._header:
             self._start_anew()
             return set()
-        added: set[bytes] = set()
+        known: set[bytes] = set()
         stale_size = 0
         end = len(self._header)
         with mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ) as content:
             view = memoryview(content)
             try:
-                index.reserve(min(size // _DIGEST_SIZE, 1 << 32))
-                for pack, salt, digests, record_end in _records(view, end):
-                    if pack not in wanted:
-                        stale_size += record_end - end
-                    elif pack not in added:
-                        with native.map_errors(f"reading {self._path}"):
-                            index.add_pack(pack, salt, digests)
-                        added.add(pack)
-                    digests.release()
-                    end = record_end
+                index.reserve(min(size // _CHUNK_BYTES_MIN, 1 << 32))
+                for record in _records(view, end):
+                    with record.table:
+                        if record.pack not in wanted:
+                            stale_size += record.end - end
+                        elif record.pack not in known:
+                            with native.map_errors(f"reading {self._path}"):
+                                if _is_known(index, record):
+                                    known.add(record.pack)
+                    end = record.end
             except exception.CorruptError:
-                digests.release()
+                pass
             finally:
                 view.release()
         if self._is_writer:
@@ -79,13 +104,17 @@ class PackCache:
                 self._start_anew()
             elif end < size:
                 os.ftruncate(self._descriptor, end)
-        return added
+        return known
 
-    def append(self, pack: bytes, salt: bytes, digests: bytes) -> None:
-        """Remember a pack; does nothing while another process appends."""
+    def append(self, pack: bytes, header: bytes, table: bytes) -> None:
+        """Remember a pack; does nothing while another process appends.
+
+        :param header: its first 64 bytes.
+        :param table: empty where it was not read.
+        """
         if not self._is_writer:
             return
-        record = _RECORD.pack(pack, salt, len(digests) // _DIGEST_SIZE) + digests
+        record = _RECORD.pack(pack, header, len(table)) + table
         # A full disk must not stop a registration: the cache only saves time.
         with self._lock, contextlib.suppress(OSError):
             os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -101,12 +130,21 @@ class PackCache:
             os.pwrite(self._descriptor, self._header, 0)
 
 
-def _records(view: memoryview, start: int) -> Iterator[tuple[bytes, bytes, memoryview, int]]:
-    """Yield (pack id, salt, digests, end of the record) as far as records are complete."""
+def _is_known(index: ChunkIndex, record: _Record) -> bool:
+    """Add a pack to the index if it is one of its version; return whether it is not to be read."""
+    if record.version != index.version:
+        return True
+    if record.table:
+        index.add_pack(record.pack, record.header, record.table)
+    return bool(record.table)
+
+
+def _records(view: memoryview, start: int) -> Iterator[_Record]:
+    """Yield the records as far as they are complete."""
     while start + _RECORD.size <= len(view):
-        pack, salt, count = _RECORD.unpack_from(view, start)
-        end = start + _RECORD.size + count * _DIGEST_SIZE
-        if count == 0 or end > len(view):
+        pack, header, size = _RECORD.unpack_from(view, start)
+        table = start + _RECORD.size
+        if table + size > len(view):
             return
-        yield pack, salt, view[start + _RECORD.size : end], end
-        start = end
+        yield _Record(pack, header, view[table : table + size], table + size)
+        start = table + size

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from acstor import exception, native
 from acstor.origin import base
 from acstor.repository import layout
-from acstor.repository.pack_reader import DATA_OFFSET
+from acstor.repository.pack_reader import DATA_OFFSET, HEADER_SIZE
 
 SALT_SIZE = 16
 WINDOW_SIZE = 8 << 20
@@ -42,7 +42,7 @@ class InlineExecutor(concurrent.futures.Executor):
 
 
 Stored = Callable[[bytes, bytes, bytes, int], None]
-"""Called after a pack was stored: id, salt, digests, size in bytes."""
+"""Called after a pack was stored: id, header, what follows its chunks, size in bytes."""
 
 
 def _new_buffer(size: int) -> mmap.mmap:
@@ -53,14 +53,12 @@ def _new_buffer(size: int) -> mmap.mmap:
     return buffer
 
 
-class PackFiller:
-    """Fills one pack after the other from the new chunks of an image.
+class PackStorer:
+    """Stores full packs, and has buffers for those to come.
 
-    :param builder: knows which chunks are new; its open pack is the one being filled.
-    :param pack_size: bytes at which a pack is closed.
     :param executor: stores the packs.
     :param stores_max: packs being stored at the same time; with the one being filled, that many
-        buffers plus one of ``pack_size`` are allocated.
+        buffers plus one are allocated.
     :param on_stored: called from the executor's threads.
     :param check_room: called from them before a pack of so many bytes is stored; raises where
         there is no room for it.
@@ -69,9 +67,6 @@ class PackFiller:
     def __init__(
         self,
         objects: base.ObjectStore,
-        builder: native.ImageBuilder,
-        chunk_size: int,
-        pack_size: int,
         executor: concurrent.futures.Executor,
         stores_max: int,
         on_stored: Stored,
@@ -79,21 +74,90 @@ class PackFiller:
     ) -> None:
         """Allocate nothing yet."""
         self._objects = objects
-        self._builder = builder
-        self._chunk_size = chunk_size
-        self._chunks_max = max(1, pack_size // chunk_size)
-        self._window_max = max(1, min(WINDOW_SIZE // chunk_size, self._chunks_max))
-        # Closing a pack early beats reading ever smaller windows into its last bytes.
-        self._window_min = max(1, self._window_max // 8)
         self._executor = executor
         self._on_stored = on_stored
         self._check_room = check_room
         self._free: queue.SimpleQueue[mmap.mmap | None] = queue.SimpleQueue()
         for _ in range(stores_max + 1):
             self._free.put(None)
+        self._jobs: list[concurrent.futures.Future[None]] = []
+
+    def take_buffer(self, size: int) -> mmap.mmap:
+        """Return a buffer, the same size each time; waits until one is free.
+
+        :raises AcstorError: when a pack could not be stored.
+        """
+        taken = self._free.get()
+        self._raise_failures()
+        return taken or _new_buffer(size)
+
+    def store(self, pack: bytes, buffer: mmap.mmap, size: int, table: bytes) -> None:
+        """Begin to store a pack: the first bytes of a buffer, and then its table.
+
+        :param size: of what is in the buffer, bytes.
+        """
+        self._jobs.append(self._executor.submit(self._store, pack, buffer, size, table))
+
+    def finish(self) -> None:
+        """Wait for all packs.
+
+        :raises AcstorError: when a pack could not be stored.
+        """
+        concurrent.futures.wait(self._jobs)
+        self._raise_failures()
+
+    def abandon(self) -> None:
+        """Wait for the packs being stored, whatever becomes of them, and store no more."""
+        concurrent.futures.wait(self._jobs)
+
+    def _store(self, pack: bytes, buffer: mmap.mmap, size: int, table: bytes) -> None:
+        try:
+            stored_size = size + len(table)
+            self._check_room(stored_size)
+            key = layout.pack_key(pack.hex())
+            with memoryview(buffer) as view, view[:size] as content:
+                is_new = self._objects.put_if_absent(key, [content, table])
+            # Names are never used twice, so what is there can only be our own, repeated.
+            if not is_new and self._objects.size(key) != stored_size:
+                raise exception.CorruptError(f"{key} exists with another size")
+            self._on_stored(pack, buffer[:HEADER_SIZE], table, stored_size)
+        finally:
+            self._free.put(buffer)
+
+    def _raise_failures(self) -> None:
+        running = []
+        for job in self._jobs:
+            if job.done():
+                job.result()
+            else:
+                running.append(job)
+        self._jobs = running
+
+
+class PackFiller:
+    """Fills one pack of version 1 after the other from the new chunks of an image.
+
+    :param builder: knows which chunks are new; its open pack is the one being filled.
+    :param pack_size: bytes at which a pack is closed; a buffer has about as many.
+    """
+
+    def __init__(
+        self,
+        builder: native.ImageBuilder,
+        chunk_size: int,
+        pack_size: int,
+        storer: PackStorer,
+    ) -> None:
+        """Allocate nothing yet."""
+        self._builder = builder
+        self._chunk_size = chunk_size
+        self._chunks_max = max(1, pack_size // chunk_size)
+        self._window_max = max(1, min(WINDOW_SIZE // chunk_size, self._chunks_max))
+        # Closing a pack early beats reading ever smaller windows into its last bytes.
+        self._window_min = max(1, self._window_max // 8)
+        self._storer = storer
         self._buffer: mmap.mmap | None = None
         self._filled = 0
-        self._jobs: list[concurrent.futures.Future[None]] = []
 
     @property
     def window_chunks(self) -> int:
@@ -106,10 +170,8 @@ class PackFiller:
         :raises AcstorError: when a pack could not be stored.
         """
         if self._buffer is None:
-            taken = self._free.get()
-            self._raise_failures()
             size = DATA_OFFSET + self._chunks_max * self._chunk_size
-            self._buffer = taken or _new_buffer(size)
+            self._buffer = self._storer.take_buffer(size)
         start = DATA_OFFSET + self._filled * self._chunk_size
         return memoryview(self._buffer)[start : start + chunk_count * self._chunk_size]
 
@@ -126,12 +188,7 @@ class PackFiller:
         """
         if self._filled:
             self._close_pack()
-        concurrent.futures.wait(self._jobs)
-        self._raise_failures()
-
-    def abandon(self) -> None:
-        """Wait for the packs being stored, whatever becomes of them, and store no more."""
-        concurrent.futures.wait(self._jobs)
+        self._storer.finish()
 
     def _close_pack(self) -> None:
         salt = random_salt()
@@ -140,31 +197,5 @@ class PackFiller:
         count, self._filled = self._filled, 0
         if buffer is None or len(digests) != count * 32:
             raise exception.InternalError("the pack's buffer and its digests differ")
-        self._jobs.append(self._executor.submit(self._store, pack, salt, digests, buffer))
-
-    def _store(self, pack: bytes, salt: bytes, digests: bytes, buffer: mmap.mmap) -> None:
-        try:
-            count = len(digests) // 32
-            header = native.pack_header(self._chunk_size, count, salt)
-            buffer[:DATA_OFFSET] = header
-            size = DATA_OFFSET + count * self._chunk_size
-            self._check_room(size + len(digests))
-            key = layout.pack_key(pack.hex())
-            with memoryview(buffer) as view, view[:size] as content:
-                is_new = self._objects.put_if_absent(key, [content, digests])
-            stored_size = size + len(digests)
-            # Names are never used twice, so what is there can only be our own, repeated.
-            if not is_new and self._objects.size(key) != stored_size:
-                raise exception.CorruptError(f"{key} exists with another size")
-            self._on_stored(pack, salt, digests, stored_size)
-        finally:
-            self._free.put(buffer)
-
-    def _raise_failures(self) -> None:
-        running = []
-        for job in self._jobs:
-            if job.done():
-                job.result()
-            else:
-                running.append(job)
-        self._jobs = running
+        buffer[:DATA_OFFSET] = native.pack_header(self._chunk_size, count, salt)
+        self._storer.store(pack, buffer, DATA_OFFSET + count * self._chunk_size, digests)

@@ -1,13 +1,17 @@
-"""Reading the digests of packs from the origin."""
+"""Reading packs from the origin, of either version; a pack's header says which it is."""
 
 import concurrent.futures
 import dataclasses
 import logging
-from collections.abc import Collection, Iterator
+import mmap
+import struct
+from collections.abc import Callable, Collection, Iterator
+from typing import Protocol
 
 from acstor import exception, native
 from acstor.origin import base
 from acstor.repository import layout, pack_cache
+from acstor.repository.chunk_indexes import ChunkIndex
 from acstor.repository.gc.condemnation import Tombstones
 
 LOG = logging.getLogger(__name__)
@@ -16,49 +20,189 @@ DATA_OFFSET = 4096
 """Offset of the first chunk in a pack, bytes."""
 HEADER_SIZE = 64
 """Bytes of a pack's header that carry information."""
+PLAIN_VERSION = 1
+"""Version of packs whose chunks are stored as they are."""
+STORED_VERSION = 2
+"""Version of packs whose chunks are stored in the form that pays."""
 DIGEST_SIZE = 32
+RECORD_SIZE = 44
+"""Bytes of a record in the table of a pack of version 2."""
 READERS = 4
 """Packs whose digests are read at the same time."""
+READ_SIZE = 8 << 20
+"""Bytes of chunks that are read and digested at once."""
+_VERSION = struct.Struct("<8sI")
+
+Advance = Callable[[int], None]
+"""Told that so many bytes more were read."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PackDigests:
-    """Header of a pack; the pack's id is that of salt and digests."""
+class Pack(Protocol):
+    """A pack whose header and table were read and compared with its id."""
 
-    pack: bytes
-    salt: bytes
-    chunk_size: int
-    digests: bytes
+    @property
+    def id(self) -> bytes:
+        """Name of the pack."""
+
+    @property
+    def header(self) -> bytes:
+        """Its first 64 bytes."""
+
+    @property
+    def table(self) -> bytes:
+        """The bytes behind its chunks: digests, or records."""
+
+    @property
+    def version(self) -> int:
+        """Version of the format."""
+
+    @property
+    def chunk_size(self) -> int:
+        """Size of a plain chunk, bytes."""
 
     @property
     def chunk_count(self) -> int:
         """Number of chunks."""
-        return len(self.digests) // DIGEST_SIZE
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the whole pack, bytes."""
+
+    def offset_of(self, position: int) -> int:
+        """Return the offset of a chunk in the pack, bytes."""
+
+    def find_unsound(self, objects: base.ObjectStore, advance: Advance) -> list[int]:
+        """Read all chunks; return the positions of those that are not what their digests say."""
 
 
-def read_digests(objects: base.ObjectStore, pack: bytes) -> PackDigests:
-    """Return the digests of a pack.
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlainPack:
+    """A pack of version 1: chunks of one length, then their digests."""
+
+    id: bytes
+    header: bytes
+    table: bytes
+    chunk_size: int
+    chunk_count: int
+    version: int = PLAIN_VERSION
+
+    @property
+    def size_bytes(self) -> int:
+        """See :class:`Pack`."""
+        return self.offset_of(self.chunk_count) + len(self.table)
+
+    def offset_of(self, position: int) -> int:
+        """See :class:`Pack`."""
+        return DATA_OFFSET + position * self.chunk_size
+
+    def find_unsound(self, objects: base.ObjectStore, advance: Advance) -> list[int]:
+        """See :class:`Pack`."""
+        key = layout.pack_key(self.id.hex())
+        window = max(1, READ_SIZE // self.chunk_size)
+        unsound: list[int] = []
+        with mmap.mmap(-1, window * self.chunk_size) as buffer, memoryview(buffer) as view:
+            for first in range(0, self.chunk_count, window):
+                end = min(first + window, self.chunk_count)
+                with view[: (end - first) * self.chunk_size] as part:
+                    objects.read_exactly(key, self.offset_of(first), part)
+                    expected = self.table[first * DIGEST_SIZE : end * DIGEST_SIZE]
+                    wrong = native.unsound_chunks(part, self.chunk_size, expected)
+                    advance(len(part))
+                unsound.extend(first + position for position in wrong)
+        return unsound
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredPack:
+    """A pack of version 2: chunks in the form that pays, then a table of where each is."""
+
+    id: bytes
+    header: bytes
+    table: bytes
+    chunk_size: int
+    chunk_count: int
+    size_bytes: int
+    records: native.ChunkRecords
+    version: int = STORED_VERSION
+
+    def offset_of(self, position: int) -> int:
+        """See :class:`Pack`."""
+        _digest, offset, *_ = self.records.record(position)
+        return offset
+
+    def find_unsound(self, objects: base.ObjectStore, advance: Advance) -> list[int]:
+        """See :class:`Pack`."""
+        key = layout.pack_key(self.id.hex())
+        unsound: list[int] = []
+        for offset, size, positions in self.records.plan_reads(READ_SIZE):
+            stored = objects.get_range(key, offset, size)
+            wrong = self.records.decompress(positions, offset, stored, self.chunk_size)
+            unsound.extend(position for position, _reason in wrong)
+            advance(size)
+        return sorted(unsound)
+
+
+def version_of(header: bytes) -> int:
+    """Return the version of the pack that begins so."""
+    _magic, version = _VERSION.unpack_from(header)
+    return int(version)
+
+
+def read_header(objects: base.ObjectStore, pack: bytes) -> bytes:
+    """Return the first bytes of a pack.
 
     :raises NotFoundError: when there is no such pack.
-    :raises CorruptError: when header or digests are damaged.
+    """
+    return objects.get_range(layout.pack_key(pack.hex()), 0, HEADER_SIZE)
+
+
+def read_pack(objects: base.ObjectStore, pack: bytes, header: bytes | None = None) -> Pack:
+    """Return a pack of either version.
+
+    :param header: its first bytes, where they are known.
+    :raises NotFoundError: when there is no such pack.
+    :raises CorruptError: when header or table are damaged.
     :raises UnsupportedError: when a newer release wrote it.
     """
+    found = read_header(objects, pack) if header is None else header
+    with native.map_errors(f"reading {layout.pack_key(pack.hex())}"):
+        is_stored = version_of(found) == STORED_VERSION
+        return (_read_stored if is_stored else _read_plain)(objects, pack, found)
+
+
+def _read_plain(objects: base.ObjectStore, pack: bytes, header: bytes) -> PlainPack:
     key = layout.pack_key(pack.hex())
-    with native.map_errors(f"reading {key}"):
-        header = objects.get_range(key, 0, HEADER_SIZE)
-        chunk_size, chunk_count, salt = native.parse_pack_header(header)
-        digests = objects.get_range(
-            key, DATA_OFFSET + chunk_size * chunk_count, chunk_count * DIGEST_SIZE
-        )
-        if native.pack_id(digests, salt) != pack:
-            raise exception.CorruptError(f"{key}: the digests are not those of this pack")
-    return PackDigests(pack, salt, chunk_size, digests)
+    chunk_size, chunk_count, salt = native.parse_pack_header(header)
+    end = DATA_OFFSET + chunk_size * chunk_count
+    digests = objects.get_range(key, end, chunk_count * DIGEST_SIZE)
+    if native.pack_id(digests, salt) != pack:
+        raise exception.CorruptError(f"{key}: the digests are not those of this pack")
+    return PlainPack(pack, header, digests, chunk_size, chunk_count)
+
+
+def _read_stored(objects: base.ObjectStore, pack: bytes, header: bytes) -> StoredPack:
+    parsed = native.PackHeader.parse(header)
+    table = objects.get_range(
+        layout.pack_key(pack.hex()), parsed.table_offset, parsed.chunk_count * RECORD_SIZE
+    )
+    return StoredPack(
+        pack,
+        header,
+        table,
+        parsed.chunk_size,
+        parsed.chunk_count,
+        parsed.size_bytes,
+        parsed.parse_table(pack, table),
+    )
 
 
 def load_index(
-    origin: base.Origin, chunk_size: int, cache: pack_cache.PackCache | None
-) -> native.DigestIndex:
-    """Return the digests of every pack that may be relied on.
+    origin: base.Origin,
+    chunk_size: int,
+    index: ChunkIndex,
+    cache: pack_cache.PackCache | None,
+) -> None:
+    """Add every pack that may be relied on, of the index's version.
 
     That is all but the condemned, and those that a host could delete.
 
@@ -67,22 +211,31 @@ def load_index(
     names = {layout.name_of(key) for key in origin.list_protected(layout.PACK_PREFIX)} - {None}
     usable = names - Tombstones(origin).names()
     wanted = {bytes.fromhex(name) for name in usable if name}
-    index = native.DigestIndex(chunk_size)
     known = cache.load(index, wanted) if cache else set()
-    for found in _read_all(origin, wanted - known):
-        if found.chunk_size != chunk_size:
-            LOG.warning("pack %s has chunks of %d bytes", found.pack.hex(), found.chunk_size)
-            continue
-        index.add_pack(found.pack, found.salt, found.digests)
+    for pack, header, found in _read_all(origin, wanted - known, index.version):
         if cache:
-            cache.append(found.pack, found.salt, found.digests)
-    return index
+            cache.append(pack, header, found.table if found else b"")
+        if found is None:
+            continue
+        if found.chunk_size != chunk_size:
+            LOG.warning("pack %s has chunks of %d bytes", pack.hex(), found.chunk_size)
+            continue
+        index.add_pack(pack, header, found.table)
 
 
-def _read_all(objects: base.ObjectStore, packs: Collection[bytes]) -> Iterator[PackDigests]:
-    def read(pack: bytes) -> PackDigests | None:
+_Found = tuple[bytes, bytes, Pack | None]
+"""Id and header of a pack, and the pack if it is of the version that is wanted."""
+
+
+def _read_all(
+    objects: base.ObjectStore, packs: Collection[bytes], version: int
+) -> Iterator[_Found]:
+    def read(pack: bytes) -> _Found | None:
         try:
-            return read_digests(objects, pack)
+            header = read_header(objects, pack)
+            if version_of(header) != version:
+                return pack, header, None
+            return pack, header, read_pack(objects, pack, header)
         except exception.NotFoundError:
             return None
         except (exception.CorruptError, exception.UnsupportedError) as error:

@@ -5,10 +5,11 @@ import json
 import uuid
 from collections.abc import Iterator
 
-from acstor import exception, native, untrusted_json
+from acstor import exception, untrusted_json
 from acstor.origin import base
-from acstor.repository import layout
+from acstor.repository import disk_manifest, layout
 from acstor.repository.dedup_scope import DedupScope, check_scope
+from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.images import image_record, signed_record, working_set
 from acstor.repository.images.image_index import ImageIndexWriter
 
@@ -20,9 +21,13 @@ It must grow when a new kind of ref keeps manifests alive: a garbage collector t
 that kind would delete what it refers to. 2: volumes and snapshots. 3: the refs of a POSIX origin
 are where programs of version 2 see none. 4: chunks may have names in a scope (dedup_scope.py),
 which programs of version 3 take for damaged. 5: hosts follow an index of the images
-(images/image_index.py), which programs of version 4 do not write.
+(images/image_index.py), which programs of version 4 do not write. 6: images have manifests and
+packs of version 2 (disk_formats.py), which programs of version 5 do not read.
 """
-FORMAT_VERSIONS = (1, 2, 3, 4, 5)
+FORMAT_VERSION_NEWEST = 6
+"""Newest version that this build can make, for who asks for it: hosts cannot fold volumes yet that
+are made of images of it."""
+FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6)
 """Versions that this build opens."""
 VOLUMES_VERSION = 2
 """First version with volumes; upgrade.py makes one of an older repository."""
@@ -30,10 +35,10 @@ SCOPES_VERSION = 4
 """First version whose chunks may have names in a scope."""
 INDEX_VERSION = 5
 """First version with an index of the images, which hosts follow."""
+COMPRESSED_VERSION = 6
+"""First version whose new images have manifests and packs of version 2."""
 CHUNK_SIZE_DEFAULT = 64 << 10
 FORMAT_SIZE_MAX = 64 << 10
-MANIFEST_SIZE_MAX = (64 << 20) * 40 + (4 << 20) * 32 + 96
-"""Largest manifest, bytes: the limits of the format (crates/types, limits.rs)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,13 +141,19 @@ class Repository:
         return cls(origin, Format.parse(content))
 
     @classmethod
-    def init(cls, origin: base.Origin, chunk_size: int = CHUNK_SIZE_DEFAULT) -> "Repository":
+    def init(
+        cls,
+        origin: base.Origin,
+        chunk_size: int = CHUNK_SIZE_DEFAULT,
+        version: int = FORMAT_VERSION,
+    ) -> "Repository":
         """Make a repository in ``origin``, or open the one that is there.
 
+        :param version: of a new repository; one that is there may have another.
         :raises InvalidError: for a bad chunk size, or when there is a repository with another.
         """
         check_chunk_size(chunk_size)
-        wanted = Format(id=str(uuid.uuid4()), chunk_size=chunk_size)
+        wanted = Format(id=str(uuid.uuid4()), chunk_size=chunk_size, version=version)
         try:
             opened = cls.open(origin)
         except exception.NotFoundError:
@@ -183,6 +194,11 @@ class Repository:
     def has_image_index(self) -> bool:
         """True if every change of an image is noted in the index."""
         return self.format.version >= INDEX_VERSION
+
+    @property
+    def has_compressed_images(self) -> bool:
+        """True if new images have manifests and packs of version 2."""
+        return self.format.version >= COMPRESSED_VERSION
 
     def check_volumes_allowed(self) -> None:
         """Refuse volumes where an older release might collect what they refer to.
@@ -278,17 +294,13 @@ class Repository:
             if image is not None:
                 yield image
 
-    def load_manifest(self, digest: str) -> native.Manifest:
-        """Return the manifest with that digest.
+    def load_manifest(self, digest: str) -> DiskManifest:
+        """Return the manifest with that name.
 
         :raises NotFoundError: when it is not there.
-        :raises CorruptError: when its bytes are not what the digest says.
+        :raises CorruptError: when its bytes are not what the name says.
         """
-        content = self.origin.get(layout.manifest_key(digest), MANIFEST_SIZE_MAX)
-        if native.digest(content).hex() != digest:
-            raise exception.CorruptError(f"manifest {digest} is damaged in the origin")
-        with native.map_errors(f"reading manifest {digest}"):
-            return native.Manifest.parse(content)
+        return disk_manifest.load_manifest(self.origin, digest)
 
     def remove_image(self, image_id: str, expected: str | None = None) -> Image:
         """Withdraw an image. Its chunks stay until garbage collection finds them unreferenced.

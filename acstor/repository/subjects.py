@@ -4,7 +4,8 @@ import dataclasses
 import enum
 from collections.abc import Iterator
 
-from acstor import exception, native
+from acstor import exception
+from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import record_refs
 from acstor.repository.volumes.record import DiskState
@@ -61,7 +62,7 @@ class Subjects:
         snapshot = record_refs.find_snapshot(self._origin, subject.id)
         return None if snapshot is None else snapshot.record.disk
 
-    def load(self, disk: DiskState) -> native.Manifest | None:
+    def load(self, disk: DiskState) -> DiskManifest | None:
         """Return the manifest of a disk, None when it has none.
 
         :raises CorruptError: and the like when it is not readable.

@@ -12,6 +12,9 @@ version 3 uses them where they are, and killed near its end it leaves none until
 Version 3 to 4 (names of chunks in a scope): nothing else changes.
 Version 4 to 5 (index of the images): nothing else changes; the index begins with the first change,
 and hosts look for changes as before until their agents begin anew.
+Version 5 to 6 (images in manifests and packs of version 2): nothing else changes; images that are
+there stay as they are, new ones are stored so. Who upgrades to 5 leaves a repository of version 6
+alone, also one that is being upgraded to it at the same time.
 Programs of a release that knows less must not run any more: one that opened the repository before
 goes on, fails at every ref of version 3, and if it is a garbage collector of version 1 it would
 delete what volumes refer to.
@@ -22,40 +25,48 @@ import dataclasses
 from acstor import exception
 from acstor.origin import base
 from acstor.repository import layout
-from acstor.repository.repository import FORMAT_SIZE_MAX, FORMAT_VERSION, Repository
+from acstor.repository.repository import FORMAT_SIZE_MAX, FORMAT_VERSION, Format, Repository
 
 
-def upgrade(origin: base.Origin) -> Repository:
-    """Upgrade the repository in ``origin`` to the version that this build makes.
+def upgrade(origin: base.Origin, version: int = FORMAT_VERSION) -> Repository:
+    """Upgrade the repository in ``origin`` to a version, by default that which this build makes.
 
     Repeating it, on several machines at once too, is safe, whenever it is killed.
 
-    :returns: the upgraded repository.
+    :returns: the upgraded repository, which may have a newer version.
     :raises NotFoundError: when there is no repository.
     :raises UnsupportedError: when a newer release made it.
     :raises DeadlineError: when a program keeps a lock of the refs of version 2; the repository is
         in use as it is, and the upgrade is to be repeated.
     """
     found = Repository.open(origin).format
-    if found.version < FORMAT_VERSION:
-        wanted = dataclasses.replace(found, version=FORMAT_VERSION).encode()
+    if found.version < version:
+        wanted = dataclasses.replace(found, version=version)
         ref = origin.get_ref(layout.FORMAT_REF)
-        if ref is None or ref.content != wanted:
+        if ref is None or Format.parse(ref.content).version < version:
             try:
-                origin.swap_ref(layout.FORMAT_REF, ref.token if ref else None, wanted)
+                origin.swap_ref(layout.FORMAT_REF, ref.token if ref else None, wanted.encode())
             except exception.ConflictError:
-                return upgrade(origin)  # somebody else upgrades it to the same
+                return upgrade(origin, version)  # somebody else upgrades it too
+        else:
+            wanted = Format.parse(ref.content)
         _replace_object(origin, wanted)
     origin.convert_refs()
     return Repository.open(origin)
 
 
-def _replace_object(origin: base.Origin, wanted: bytes) -> None:
-    try:
-        if origin.get(layout.FORMAT_KEY, FORMAT_SIZE_MAX) == wanted:
+def _replace_object(origin: base.Origin, wanted: Format) -> None:
+    """Have the object be of that version at least, whatever others store meanwhile."""
+    while True:
+        try:
+            content = origin.get(layout.FORMAT_KEY, FORMAT_SIZE_MAX)
+        except exception.NotFoundError:
+            # The ref may have become newer since, and never becomes older.
+            ref = origin.get_ref(layout.FORMAT_REF)
+            newest = ref.content if ref else wanted.encode()
+            if origin.put_if_absent(layout.FORMAT_KEY, [newest]):
+                return
+            continue
+        if Format.parse(content).version >= wanted.version:
             return
-    except exception.NotFoundError:
-        pass
-    else:
         origin.delete(layout.FORMAT_KEY)
-    origin.put_if_absent(layout.FORMAT_KEY, [wanted])

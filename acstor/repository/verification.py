@@ -2,15 +2,16 @@
 
 import concurrent.futures
 import dataclasses
-import mmap
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acstor import exception, native
+from acstor import exception
 from acstor.repository import layout, pack_reader
+from acstor.repository.chunk_indexes import ChunkIndexes
+from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc import claim
 from acstor.repository.gc.condemnation import State, Tombstones
 from acstor.repository.progress import Progress
@@ -22,8 +23,6 @@ from acstor.repository.volumes.record import DiskState
 
 READERS = 2
 """Packs read at the same time."""
-READ_SIZE = 8 << 20
-"""Bytes read and digested at once."""
 LOGS_MAX = 1 << 20
 """Most log objects of one range that are read: a record that says more is wrong."""
 
@@ -68,6 +67,15 @@ class Report:
     megabytes_per_second: float = 0.0
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Loaded:
+    """Disk of a subject, its manifest, and the packs of that."""
+
+    disk: DiskState
+    manifest: DiskManifest | None
+    packs: Sequence[bytes]
+
+
 class Verifier:
     """Verifies images, or everything, of one repository.
 
@@ -85,7 +93,8 @@ class Verifier:
         self._report = Report()
         self._reasons: dict[bytes, str] = {}
         self._unsound: dict[bytes, list[int]] = {}
-        self._index = native.DigestIndex(repository.chunk_size)
+        """Offsets of the damaged chunks of a pack."""
+        self._sound = ChunkIndexes(repository.chunk_size)
 
     def verify(self, image_ids: Sequence[str] | None = None) -> Report:
         """Re-read every digest of some images, or of the whole repository.
@@ -98,7 +107,7 @@ class Verifier:
         started = time.monotonic()
         self._report = Report()
         self._reasons, self._unsound = {}, {}
-        self._index = native.DigestIndex(self._repository.chunk_size)
+        self._sound = ChunkIndexes(self._repository.chunk_size)
         wanted = (
             list(self._subjects.all())
             if image_ids is None
@@ -108,27 +117,23 @@ class Verifier:
             ]
         )
         disks = self._load(wanted)
-        manifests = {
-            subject: manifest for subject, (_, manifest) in disks.items() if manifest is not None
-        }
-        packs = {pack for manifest in manifests.values() for pack in manifest.packs()}
+        packs = {pack for loaded in disks.values() for pack in loaded.packs}
         needed = frozenset(packs)
         if image_ids is None:
             names = map(layout.name_of, self._origin.list(layout.PACK_PREFIX))
             packs.update(bytes.fromhex(name) for name in names if name)
         self._read_packs(sorted(packs))
-        for subject, manifest in manifests.items():
-            self._judge_manifest(subject, manifest)
-        self._judge_logs({subject: disk for subject, (disk, _) in disks.items()})
+        for subject, loaded in disks.items():
+            if loaded.manifest is not None:
+                self._judge_manifest(subject, loaded.manifest)
+        self._judge_logs({subject: loaded.disk for subject, loaded in disks.items()})
         self._judge_unneeded(packs - needed)
         report = self._report
         report.seconds = time.monotonic() - started
         report.megabytes_per_second = report.bytes_read / 1e6 / max(report.seconds, 1e-9)
         return report
 
-    def _load(
-        self, wanted: Sequence[Subject]
-    ) -> dict[Subject, tuple[DiskState, native.Manifest | None]]:
+    def _load(self, wanted: Sequence[Subject]) -> dict[Subject, _Loaded]:
         disks = {}
         counts = Counter(subject.kind for subject in wanted)
         for subject in wanted:
@@ -146,14 +151,15 @@ class Verifier:
         self._report.snapshots = counts[Kind.SNAPSHOT]
         return disks
 
-    def _load_one(self, subject: Subject) -> tuple[DiskState, native.Manifest | None] | None:
+    def _load_one(self, subject: Subject) -> _Loaded | None:
         before: DiskState | None = None
         while True:
             disk = self._subjects.disk_of(subject)
             if disk is None:
                 return None
             try:
-                return disk, self._subjects.load(disk)
+                manifest = self._subjects.load(disk)
+                return _Loaded(disk, manifest, manifest.packs() if manifest else [])
             except exception.NotFoundError:
                 # Another manifest was installed between the two reads, or it is really gone.
                 if before == disk:
@@ -184,13 +190,14 @@ class Verifier:
 
     def _read_pack(self, pack: bytes, size: int) -> None:
         try:
-            found = pack_reader.read_digests(self._origin, pack)
-            expected = pack_reader.DATA_OFFSET + found.chunk_count * (found.chunk_size + 32)
-            if size != expected:
-                raise exception.CorruptError(f"the pack has {size} bytes instead of {expected}")
+            found = pack_reader.read_pack(self._origin, pack)
+            if size != found.size_bytes:
+                raise exception.CorruptError(
+                    f"the pack has {size} bytes instead of {found.size_bytes}"
+                )
             if found.chunk_size != self._repository.chunk_size:
                 raise exception.CorruptError(f"the pack has chunks of {found.chunk_size} bytes")
-            unsound = self._read_chunks(found)
+            unsound = found.find_unsound(self._origin, self._progress.advance)
         except (
             exception.NotFoundError,
             exception.CorruptError,
@@ -204,41 +211,28 @@ class Verifier:
             self._report.chunks += found.chunk_count
             self._report.bytes_read += size
             if unsound:
-                self._unsound[pack] = unsound
-            self._index.add_pack(pack, found.salt, found.digests, unsound)
+                self._unsound[pack] = [found.offset_of(position) for position in unsound]
+            index = self._sound.of_version(found.version)
+            index.add_pack(pack, found.header, found.table, unsound)
 
-    def _read_chunks(self, found: pack_reader.PackDigests) -> list[int]:
-        """Return the positions of the pack's chunks that are not what their digests say."""
-        key = layout.pack_key(found.pack.hex())
-        window = max(1, READ_SIZE // found.chunk_size)
-        unsound: list[int] = []
-        with mmap.mmap(-1, window * found.chunk_size) as buffer, memoryview(buffer) as view:
-            for first in range(0, found.chunk_count, window):
-                count = min(window, found.chunk_count - first)
-                size = count * found.chunk_size
-                with view[:size] as part:
-                    offset = pack_reader.DATA_OFFSET + first * found.chunk_size
-                    self._origin.read_exactly(key, offset, part)
-                    start = first * pack_reader.DIGEST_SIZE
-                    expected = found.digests[start : start + count * pack_reader.DIGEST_SIZE]
-                    wrong = native.unsound_chunks(part, found.chunk_size, expected)
-                unsound.extend(first + position for position in wrong)
-                self._progress.advance(size)
-        return unsound
-
-    def _judge_manifest(self, subject: Subject, manifest: native.Manifest) -> None:
-        unsound = manifest.unsound(self._index)
+    def _judge_manifest(self, subject: Subject, manifest: DiskManifest) -> None:
+        try:
+            manifest.check()
+            unsound = manifest.unsound(self._sound)
+        except UNREADABLE as error:
+            if self._is_current(subject, manifest):
+                self._add(subject, error.message)
+            return
         if unsound and not self._is_current(subject, manifest):
             return
         for chunk in unsound:
             entry = manifest.entry(chunk)
             if entry is None:
                 continue
-            _digest, pack, offset = entry
-            reason = self._reasons.get(pack, "the content is not what its digest says")
-            self._add(subject, reason, chunk=chunk, pack=pack.hex(), offset=offset)
+            reason = self._reasons.get(entry.pack, "the content is not what its digest says")
+            self._add(subject, reason, chunk=chunk, pack=entry.pack.hex(), offset=entry.offset)
 
-    def _is_current(self, subject: Subject, manifest: native.Manifest) -> bool:
+    def _is_current(self, subject: Subject, manifest: DiskManifest) -> bool:
         """Return whether a volume or snapshot still has the manifest that was judged."""
         try:
             disk = self._subjects.disk_of(subject)
@@ -299,8 +293,7 @@ class Verifier:
                 is_going = tombstone is not None and tombstone.state is State.DELETING
                 if not is_going and self._origin.exists(layout.pack_key(name)):
                     self._report.damages.append(Damage(self._reasons[pack], pack=name))
-            for position in self._unsound.get(pack, []):
-                offset = pack_reader.DATA_OFFSET + position * self._repository.chunk_size
+            for offset in self._unsound.get(pack, []):
                 what = "the content is not what its digest says"
                 self._report.damages.append(Damage(what, pack=name, offset=offset))
 

@@ -23,8 +23,8 @@ from acstor.policy.collection import Collection, HostLoad
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.settings import PolicySettings
 from acstor.repository import layout
+from acstor.repository.disk_manifest import WholeManifest
 from acstor.repository.images.image_record import ImageRecord
-from acstor.repository.images.registration import content_name
 from bench.acstor import message_bytes
 from bench.acstor.approaches import ControlledAcstor
 from bench.acstor.images import CHUNK_SIZE
@@ -221,7 +221,7 @@ class IdleCloud:
         origin.put_if_absent(layout.manifest_key(manifest.digest), [content])
         record = ImageRecord(
             manifest=manifest.digest,
-            content=content_name(manifest),
+            content=WholeManifest(manifest).content_name(),
             name="evaluation",
             size_bytes=manifest.size_bytes,
             chunk_size=manifest.chunk_size,

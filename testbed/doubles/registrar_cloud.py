@@ -204,7 +204,7 @@ class Cloud:
             if entry is None:
                 parts.append(bytes(CHUNK_SIZE))
                 continue
-            _, pack, offset = entry
+            _, pack, offset, *_ = entry
             key = layout.pack_key(pack.hex())
             parts.append(self.origin.get_range(key, offset, CHUNK_SIZE))
         return b"".join(parts)[: manifest.size_bytes]

@@ -9,7 +9,6 @@ import subprocess
 import pytest
 
 from acstor.origin.opening import open_origin
-from acstor.repository.images.registration import content_name
 from acstor.repository.repository import Repository
 from acstor.repository.volumes.durability import Durability, DurabilityClass
 from testbed.fixtures.documents import SOURCE, block
@@ -120,7 +119,7 @@ def test_origin_is_copied_in_use_and_restored(tmp_path: pathlib.Path) -> None:
         restored = Repository.open(origin)
         assert list(restored.list_image_ids()) == [image.id], "the other one came too late"
         record = restored.get_image(image.id).record
-        assert content_name(restored.load_manifest(record.manifest)) == record.content
+        assert restored.load_manifest(record.manifest).content_name() == record.content
         result = host.command("repository", "verify", timeout=240)
         assert result.returncode == 0, result.stderr
         host.start_dataplane()

@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from acstor import exception, native
+from acstor import exception
 from acstor.agent.handing_over import hand_over
 from acstor.agent.reconcilers.image_records import ImageRecords
 from acstor.agent.reconcilers.registered_images import RegisteredImages
 from acstor.agent.reconcilers.usage_publication import UsagePublisher
 from acstor.control.client import AdminClient
 from acstor.origin.base import Origin
-from acstor.repository import layout
+from acstor.repository import disk_manifest, layout
 from acstor.repository.images.image_registry import ImageRegistry
-from acstor.repository.repository import MANIFEST_SIZE_MAX
 from acstor.repository.signing.signed_document import UnverifiedError
 
 LOG = logging.getLogger(__name__)
@@ -306,11 +305,8 @@ class ImageFollower:
         )
 
     def _attach(self, image_id: str, manifest: str) -> None:
-        content = self._origin.get(layout.manifest_key(manifest), MANIFEST_SIZE_MAX)
-        if native.digest(content).hex() != manifest:
-            raise exception.CorruptError(f"manifest {manifest} is damaged in the origin")
-        with native.map_errors(f"manifest {manifest}"):
-            disk_id = native.Manifest.parse(content).disk_id
+        content = self._origin.get(layout.manifest_key(manifest), disk_manifest.SIZE_MAX)
+        disk_id = disk_manifest.parse_manifest(manifest, content).disk_id
         if disk_id != image_id:
             raise exception.CorruptError(f"the record names a manifest of {disk_id}")
         path = os.path.join(self._directory, f"{image_id}.manifest")

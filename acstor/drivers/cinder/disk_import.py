@@ -10,9 +10,10 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 
-from acstor import exception, native
+from acstor import exception
 from acstor.drivers.cinder.native_threads import Caller, DirectCaller, NativeThreadSource
-from acstor.repository import pack_cache, pack_reader
+from acstor.repository import disk_formats, pack_cache
+from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc import claim
 from acstor.repository.images import registration
 from acstor.repository.repository import Repository
@@ -39,10 +40,10 @@ class DiskImport(registration.Registrar):
         caller: Caller | None = None,
     ) -> None:
         settings = registration.Settings(cache_path=_made(cache_directory))
-        super().__init__(repository, settings)
+        super().__init__(repository, settings, disk_format=disk_formats.PLAIN)
         self._caller = caller or DirectCaller()
 
-    def store(self, path: str, publish: Publish, dedup_scope: str | None = None) -> native.Manifest:
+    def store(self, path: str, publish: Publish, dedup_scope: str | None = None) -> DiskManifest:
         """Store a raw file.
 
         :param publish: makes a ref keep the manifest alive, or raises; called again with another
@@ -55,7 +56,7 @@ class DiskImport(registration.Registrar):
         self._repository.check_scope_allowed(dedup_scope)
         source = NativeThreadSource(RawSource(SourceFile(path)), self._caller)
         with contextlib.closing(source), self._cache() as cache:
-            index = pack_reader.load_index(self._origin, self._repository.chunk_size, cache)
+            index = self._load_index(cache)
             lost: set[bytes] = set()
             for _ in range(registration.ROUNDS_MAX):
                 for name in lost:
@@ -64,8 +65,9 @@ class DiskImport(registration.Registrar):
                 disk = str(uuid.uuid4())
                 request = registration.Request(disk, "", source, "raw", dedup_scope=dedup_scope)
                 report = registration.Report(disk)
-                manifest = self._store(request, report, index, None, cache)
-                self._put_manifest(manifest)
+                stored = self._store(request, report, index, None, cache)
+                manifest = stored.manifest
+                stored.store_manifest(self._origin)
                 lost = claim.claim(self._origin, manifest)
                 if lost:
                     continue

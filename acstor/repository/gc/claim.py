@@ -6,9 +6,9 @@ of the agreement with garbage collection; RFD 5 has the argument.
 
 from collections.abc import Iterable, Sequence
 
-from acstor import native
 from acstor.origin import base
 from acstor.repository import layout
+from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc.condemnation import Tombstones, logs_of_name
 from acstor.repository.volumes.log_range import LogRange
 
@@ -16,17 +16,16 @@ MISSING_MAX = 1000
 """Missing log objects after which nobody looks for more."""
 
 
-def claim(origin: base.Origin, manifest: native.Manifest) -> set[bytes]:
+def claim(origin: base.Origin, manifest: DiskManifest) -> set[bytes]:
     """Save everything that a manifest refers to from deletion, as far as that is possible.
 
     First the tombstones, then the objects: an object that is there after its tombstone was seen
     to be absent will not be deleted while an image refers to it.
 
-    :returns: ids of what is lost, packs and possibly the manifest itself; empty when the image is
+    :returns: names of what is lost, packs and possibly the manifest itself; empty when the image is
         whole and, provided that it was published before this call, stays whole.
     """
-    keys = {bytes.fromhex(manifest.digest): layout.manifest_key(manifest.digest)}
-    keys.update((pack, layout.pack_key(pack.hex())) for pack in manifest.packs())
+    keys = manifest.references()
     lost = _rescue(origin, keys)
     lost.update(name for name in keys.keys() - lost if not origin.exists(keys[name]))
     return lost

@@ -167,7 +167,8 @@ class Marker:
             return
         packs = self._remembered.find(digest)
         if packs is None:
-            packs = names_of(self._repository.load_manifest(digest).packs())
+            references = self._repository.load_manifest(digest).references()
+            packs = names_of(sorted(references.keys() - {bytes.fromhex(digest)}))
             self._remembered.add(digest, packs)
             self.marked.manifests_read += 1
         elif digest not in self._present and not self._origin.exists(layout.manifest_key(digest)):

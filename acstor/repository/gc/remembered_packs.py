@@ -1,4 +1,4 @@
-"""Packs that manifests refer to, remembered from one collection to the next.
+"""Packs, and manifests below, that manifests refer to, remembered from one collection to the next.
 
 Manifests never change, so what was read of one stays true: a collection reads the manifests that
 are new to it, and of the others only whether they exist. A cache: what is lost of it is read again.

@@ -9,19 +9,27 @@ import dataclasses
 import datetime
 import os
 import secrets
-import struct
 import time
 from collections.abc import Callable
 
-from acstor import exception, native
+from acstor import exception
 from acstor.origin import base as origin_base
 from acstor.repository import layout, pack_cache, pack_reader
 from acstor.repository.checksum import Checksum, ChecksumThread
+from acstor.repository.chunk_indexes import ChunkIndex
+from acstor.repository.disk_formats import (
+    SALT_BITS,
+    DiskFiller,
+    DiskFormat,
+    StoredDisk,
+    format_of_images,
+)
+from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc import claim
 from acstor.repository.images import image_record
 from acstor.repository.images.record_writer import RecordWriter, UnsignedRecords
 from acstor.repository.origin_reserve import OriginReserve
-from acstor.repository.pack_filler import InlineExecutor, PackFiller
+from acstor.repository.pack_filler import InlineExecutor, PackStorer
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Image, Repository
 from acstor.repository.source import base as source_base
@@ -88,17 +96,7 @@ class Report:
 
 def random_salt() -> int:
     """Return a salt for a new manifest, so that no name is ever used twice (RFD 5)."""
-    return secrets.randbits(64)
-
-
-def content_name(manifest: native.Manifest) -> str:
-    """Return the name of a disk state, the same wherever its chunks are stored.
-
-    BLAKE3 of disk size (u64) and chunk size (u32), little-endian, and the digests of all chunks,
-    zeros for a zero chunk; hexadecimal.
-    """
-    sizes = struct.pack("<QI", manifest.size_bytes, manifest.chunk_size)
-    return native.digest(sizes + manifest.digests()).hex()
+    return secrets.randbits(SALT_BITS)
 
 
 class Registrar:
@@ -107,6 +105,7 @@ class Registrar:
     :param check: called between windows of the image and before it is published; ends the
         registration by raising, and nothing is then left but packs.
     :param writer: writes the record, by default one without a signature.
+    :param disk_format: form in which disks are stored, by default that of the repository's images.
     """
 
     def __init__(
@@ -116,9 +115,11 @@ class Registrar:
         progress: Progress | None = None,
         check: Callable[[], None] = lambda: None,
         writer: RecordWriter | None = None,
+        disk_format: DiskFormat | None = None,
     ) -> None:
         """Keep what to register with."""
         self._repository = repository
+        self._format = disk_format or format_of_images(repository)
         self._origin: origin_base.Origin = repository.origin
         self._reserve = OriginReserve(repository.origin, settings.reserve_percent)
         self._settings = settings
@@ -159,10 +160,12 @@ class Registrar:
     def _check_size(self, request: Request) -> None:
         """Refuse, before anything is read, what no manifest can describe."""
         size_bytes, chunk_size = request.source.size_bytes, self._repository.chunk_size
-        if -(-size_bytes // chunk_size) > layout.CHUNKS_MAX:
+        chunks_max, size_max = self._format.chunks_max, self._format.size_max
+        if -(-size_bytes // chunk_size) > chunks_max or size_bytes > size_max:
             raise exception.DiskTooLargeError(
                 f"the disk of image {request.image_id} has {size_bytes} bytes, more than the "
-                f"{layout.CHUNKS_MAX} chunks of {chunk_size} bytes that a manifest can have"
+                f"{chunks_max} chunks of {chunk_size} bytes, or the {size_max} bytes, that a "
+                "manifest can have"
             )
 
     def _register(
@@ -180,27 +183,28 @@ class Registrar:
         if existing:
             report.status = "repaired"  # unless it turns out to be whole
         lost = claim.claim(self._origin, expected) if expected else set()
-        index = pack_reader.load_index(self._origin, self._repository.chunk_size, cache)
+        index = self._load_index(cache)
         for report.rounds in range(1, ROUNDS_MAX + 1):
             for name in lost:
                 index.forget_pack(name)
-            manifest = self._store(request, report, index, expected, cache)
+            stored = self._store(request, report, index, expected, cache)
+            manifest = stored.manifest
             request.source.check_unchanged()
             if watch:
                 watch.check()
-            content = content_name(manifest)
             if existing:
-                self._check_same(existing, content)
+                if not stored.has_content(existing.record.content):
+                    raise _refused_as_different(existing.id)
                 if expected and not claim.claim(self._origin, expected):
-                    self._keep(request, report, expected, content, existing)
+                    self._keep(request, report, expected, stored, existing)
                     return
             self._check()
-            self._put_manifest(manifest)
+            stored.store_manifest(self._origin)
             lost = claim.claim(self._origin, manifest)
             if lost:
                 continue
             self._check()
-            existing = self._publish(request, report, manifest, content, existing)
+            existing = self._publish(request, report, manifest, existing)
             expected = manifest
             lost = claim.claim(self._origin, manifest)
             if not lost:
@@ -211,11 +215,19 @@ class Registrar:
             hint="raise [gc] grace above the time that a registration takes, then register again",
         )
 
-    def _load_existing(self, existing: Image | None) -> native.Manifest | None:
+    def _load_index(self, cache: pack_cache.PackCache | None) -> ChunkIndex:
+        chunk_size = self._repository.chunk_size
+        index = self._format.new_index(chunk_size)
+        pack_reader.load_index(self._origin, chunk_size, index, cache)
+        return index
+
+    def _load_existing(self, existing: Image | None) -> DiskManifest | None:
         if existing is None:
             return None
         try:
-            return self._repository.load_manifest(existing.record.manifest)
+            manifest = self._repository.load_manifest(existing.record.manifest)
+            manifest.check()
+            return manifest
         except (exception.NotFoundError, exception.CorruptError):
             return None  # It is then repaired.
 
@@ -236,20 +248,19 @@ class Registrar:
         self,
         request: Request,
         report: Report,
-        index: native.DigestIndex,
-        expected: native.Manifest | None,
+        index: ChunkIndex,
+        expected: DiskManifest | None,
         cache: pack_cache.PackCache | None,
-    ) -> native.Manifest:
-        """Store the chunks that the index does not have; return the manifest of the image."""
+    ) -> StoredDisk:
+        """Store the chunks that the index does not have."""
 
-        def on_stored(pack: bytes, salt: bytes, digests: bytes, size: int) -> None:
+        def on_stored(pack: bytes, header: bytes, table: bytes, size: int) -> None:
             report.packs += 1
             report.bytes_stored += size
             if cache:
-                cache.append(pack, salt, digests)
+                cache.append(pack, header, table)
 
         workers = self._settings.workers
-        builder = native.ImageBuilder(index, expected)
         self._progress.begin("registering", request.source.size_bytes)
         executor: concurrent.futures.Executor = (
             concurrent.futures.ThreadPoolExecutor(workers, "acstor-store")
@@ -257,46 +268,39 @@ class Registrar:
             else InlineExecutor()
         )
         with executor:
-            filler = PackFiller(
-                self._origin,
-                builder,
-                self._repository.chunk_size,
-                self._settings.pack_size,
-                executor,
-                workers,
-                on_stored,
-                self._reserve.check,
-            )
+            storer = PackStorer(self._origin, executor, workers, on_stored, self._reserve.check)
+            filler = self._format.new_filler(index, self._settings.pack_size, storer)
             try:
-                self._fill(request, builder, filler, report.image_id)
-                filler.finish()
+                self._fill(request, filler, expected)
+                stored = filler.finish(report.image_id, request.source.size_bytes, random_salt())
             except BaseException:
-                filler.abandon()
+                storer.abandon()
                 raise
-        size_bytes = request.source.size_bytes
-        manifest = builder.finish(report.image_id, size_bytes, random_salt())
-        report.manifest = manifest.digest
-        report.size_bytes = size_bytes
-        report.chunks = len(builder)
-        report.zero = builder.zero_count
-        report.new += builder.new_count
-        report.unique = builder.unique_count()
+        report.manifest = stored.manifest.digest
+        report.size_bytes = request.source.size_bytes
+        report.chunks = stored.chunks
+        report.zero = stored.zero
+        report.new += stored.new
+        report.unique = stored.unique
         report.duplicate = max(0, report.chunks - report.zero - report.new)
-        return manifest
+        return stored
 
     def _fill(
         self,
         request: Request,
-        builder: native.ImageBuilder,
-        filler: PackFiller,
-        image_id: str,
+        filler: DiskFiller,
+        expected: DiskManifest | None,
     ) -> None:
+        """Take every chunk of the image, as long as it is as expected."""
         source, chunk_size = request.source, self._repository.chunk_size
         grid = source_base.on_chunk_grid(source.extents(), chunk_size, source.size_bytes)
         for extent in grid:
             self._check()
             if extent.is_zero:
-                builder.push_zeros((extent.end - extent.start) // chunk_size)
+                first, end = extent.start // chunk_size, extent.end // chunk_size
+                if expected and expected.has_data(first, end):
+                    raise _refused_as_different(request.image_id)
+                filler.push_zeros(end - first)
                 self._progress.advance(extent.end - extent.start)
                 continue
             position = extent.start
@@ -304,24 +308,19 @@ class Registrar:
                 count = min(filler.window_chunks, (extent.end - position) // chunk_size)
                 window = filler.window(count)
                 scan = source.scan(position, window, chunk_size, request.dedup_scope)
-                kept = builder.absorb(scan, window)
-                if builder.first_difference is not None:
-                    raise _refused_as_different(image_id)
-                filler.keep(kept)
+                if expected and not expected.is_as_scanned(position // chunk_size, scan):
+                    raise _refused_as_different(request.image_id)
+                filler.take(scan, window)
                 position += count * chunk_size
                 self._progress.advance(count * chunk_size)
                 self._check()
-
-    def _check_same(self, existing: Image, content: str) -> None:
-        if existing.record.content != content:
-            raise _refused_as_different(existing.id)
 
     def _keep(
         self,
         request: Request,
         report: Report,
-        manifest: native.Manifest,
-        content: str,
+        manifest: DiskManifest,
+        stored: StoredDisk,
         existing: Image,
     ) -> None:
         """Leave an image as it is, but for its record where that is to be signed."""
@@ -330,26 +329,23 @@ class Registrar:
         if self._writer.is_current(self._repository, report.image_id, existing.content):
             return
         # Whoever wrote that record: each digest was compared, and the size is part of this.
-        if manifest.disk_id != report.image_id or content_name(manifest) != content:
+        is_same = stored.has_content(manifest.content_name())
+        if manifest.disk_id != report.image_id or not is_same:
             raise _refused_as_different(report.image_id)
         self._check()
-        self._publish(request, report, manifest, content, existing)
+        self._publish(request, report, manifest, existing)
         report.status = "signed"
-
-    def _put_manifest(self, manifest: native.Manifest) -> None:
-        self._origin.put_if_absent(layout.manifest_key(manifest.digest), [manifest.to_bytes()])
 
     def _publish(
         self,
         request: Request,
         report: Report,
-        manifest: native.Manifest,
-        content: str,
+        manifest: DiskManifest,
         existing: Image | None,
     ) -> Image:
         record = image_record.ImageRecord(
             manifest=manifest.digest,
-            content=content,
+            content=manifest.content_name(),
             name=request.name[: image_record.NAME_LENGTH_MAX],
             size_bytes=manifest.size_bytes,
             chunk_size=manifest.chunk_size,

@@ -1,26 +1,34 @@
 //! Native part of the repository: digests, deduplication, manifests, packs.
 //!
 //! Every function that reads, hashes or moves more than a few bytes releases the GIL. Buffers are
-//! taken through the buffer protocol and never copied. Nothing here does I/O except
-//! `scan_file`, which reads a file that Python has opened.
+//! taken through the buffer protocol and never copied. Nothing here does I/O except on files that
+//! Python has opened: `scan_file` reads one, `DiskBuilder` writes a manifest.
 
 mod buffer;
 mod chunk_records;
+mod chunk_table;
 mod digest_index;
+mod disk_builder;
 mod image_builder;
 mod manifest;
 mod pack;
 mod pack_writer;
+mod paged_manifest;
+mod python_pages;
 mod scan;
+mod stored_chunk_index;
 mod stored_chunks;
 
 pub(crate) use chunk_records::ChunkRecords;
 pub(crate) use digest_index::DigestIndex;
+pub(crate) use disk_builder::DiskBuilder;
 pub(crate) use image_builder::ImageBuilder;
 pub(crate) use manifest::Manifest;
 pub(crate) use pack::{pack_header, pack_id, parse_pack_header};
 pub(crate) use pack_writer::{PackHeader, PackWriter};
+pub(crate) use paged_manifest::PagedManifest;
 pub(crate) use scan::{Scan, digest, scan_buffer, scan_file, unsound_chunks};
+pub(crate) use stored_chunk_index::StoredChunkIndex;
 pub(crate) use stored_chunks::{StoredChunks, compress_chunks, rewrite_chunks};
 
 use acstor_types::{ChunkSize, Digest, ErrorKind};

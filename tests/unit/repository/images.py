@@ -5,8 +5,10 @@ import uuid
 
 from acstor.origin import base
 from acstor.repository import layout
+from acstor.repository.disk_manifest import Entry
 from acstor.repository.images import registration
-from acstor.repository.repository import Repository
+from acstor.repository.pack_reader import StoredPack, read_pack
+from acstor.repository.repository import FORMAT_VERSION, Repository
 from tests.unit.repository.memory_source import MemorySource
 
 CHUNK_SIZE = 4096
@@ -49,15 +51,24 @@ def read_back(repository: Repository, number: int) -> bytes:
     parts = []
     for index in range(manifest.chunk_count):
         entry = manifest.entry(index)
-        if entry is None:
-            parts.append(bytes(manifest.chunk_size))
-            continue
-        _digest, pack, offset = entry
-        key = layout.pack_key(pack.hex())
-        parts.append(repository.origin.get_range(key, offset, manifest.chunk_size))
+        parts.append(read_chunk(repository.origin, entry) if entry else bytes(CHUNK_SIZE))
     return b"".join(parts)[: manifest.size_bytes]
 
 
-def open_repository(origin: base.Origin) -> Repository:
+def read_chunk(objects: base.ObjectStore, entry: Entry) -> bytes:
+    """Return the plain content of a chunk, which is verified where packs say how."""
+    key = layout.pack_key(entry.pack.hex())
+    stored = objects.get_range(key, entry.offset, entry.stored_size)
+    pack = read_pack(objects, entry.pack)
+    if not isinstance(pack, StoredPack):
+        return stored
+    (position,) = [at for at in range(pack.chunk_count) if pack.offset_of(at) == entry.offset]
+    content = bytearray(CHUNK_SIZE)
+    damages = pack.records.decompress([position], entry.offset, stored, CHUNK_SIZE, content)
+    assert damages == []
+    return bytes(content)
+
+
+def open_repository(origin: base.Origin, version: int = FORMAT_VERSION) -> Repository:
     """Return a new repository with tiny chunks."""
-    return Repository.init(origin, CHUNK_SIZE)
+    return Repository.init(origin, CHUNK_SIZE, version)

@@ -10,7 +10,8 @@ from acstor import exception, native
 from acstor.origin import faulty, memory
 from acstor.repository import layout
 from acstor.repository.images import registration
-from acstor.repository.repository import Repository
+from acstor.repository.pack_reader import DIGEST_SIZE, RECORD_SIZE
+from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
 from acstor.repository.source.base import Extent
 from acstor.repository.verification import Verifier
 from tests.unit.repository.images import (
@@ -25,9 +26,9 @@ from tests.unit.repository.images import (
 from tests.unit.repository.memory_source import MemorySource
 
 
-@pytest.fixture
-def repository() -> Repository:
-    return open_repository(memory.MemoryOrigin())
+@pytest.fixture(params=[FORMAT_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
+def repository(request: pytest.FixtureRequest) -> Repository:
+    return open_repository(memory.MemoryOrigin(), request.param)
 
 
 def test_registered_image_reads_back(repository: Repository) -> None:
@@ -69,10 +70,11 @@ class _Unread(MemorySource):
 
 
 def test_disk_of_too_many_chunks_is_refused_before_it_is_read(repository: Repository) -> None:
-    source = _Unread(layout.CHUNKS_MAX * CHUNK_SIZE + 512)
+    chunks_max = layout.PAGED_CHUNKS_MAX if repository.has_compressed_images else layout.CHUNKS_MAX
+    source = _Unread(chunks_max * CHUNK_SIZE + 512)
     request = registration.Request(image_id(0), "huge", source, "raw")
     registrar = registration.Registrar(repository, SETTINGS)
-    with pytest.raises(exception.DiskTooLargeError, match=f"more than the {64 << 20} chunks"):
+    with pytest.raises(exception.DiskTooLargeError, match=f"more than the {chunks_max} chunks"):
         registrar.register(request)
 
 
@@ -121,7 +123,8 @@ def test_other_image_stores_only_what_is_new(repository: Repository) -> None:
     chunks[50], chunks[150] = 1000, 1001
     report = register(repository, 1, disk(*chunks))
     assert (report.new, report.duplicate, report.packs) == (2, 198, 1)
-    assert report.bytes_stored == 4096 + 2 * (CHUNK_SIZE + 32)
+    record_size = RECORD_SIZE if repository.has_compressed_images else DIGEST_SIZE
+    assert report.bytes_stored == 4096 + 2 * (CHUNK_SIZE + record_size)
     assert read_back(repository, 1) == disk(*chunks)
 
 

@@ -23,6 +23,11 @@ impl<R: RawPages> VerifiedPages<R> {
         VerifiedPages { cached: CachedPages::new(header, cache), raw }
     }
 
+    /// The pages as they are read, verified by nobody.
+    pub fn raw(&self) -> &R {
+        &self.raw
+    }
+
     /// The pages that are in memory.
     pub fn cached(&self) -> &CachedPages {
         &self.cached

@@ -17,6 +17,14 @@ type PyRecord<'py> = (Bound<'py, PyBytes>, u32, u32, &'static str, bool);
 /// A planned read: offset, size, positions of the records in it.
 type PyRun = (u64, u64, Vec<usize>);
 
+pub(super) fn codec_name(codec: Codec) -> &'static str {
+    match codec {
+        Codec::Plain => "plain",
+        Codec::Lz4 => "lz4",
+        Codec::Zstd => "zstd",
+    }
+}
+
 /// Records of chunks of one pack, checked one by one.
 #[pyclass(frozen, module = "acstor._dataplane")]
 pub(crate) struct ChunkRecords {
@@ -55,12 +63,8 @@ impl ChunkRecords {
     fn record<'py>(&self, py: Python<'py>, position: usize) -> PyResult<PyRecord<'py>> {
         let chunk = self.chunks.get(position);
         let chunk = chunk.ok_or_else(|| PyIndexError::new_err("past the last record"))?;
-        let codec = match chunk.codec {
-            Codec::Plain => "plain",
-            Codec::Lz4 => "lz4",
-            Codec::Zstd => "zstd",
-        };
         let digest = PyBytes::new(py, chunk.digest.as_bytes());
+        let codec = codec_name(chunk.codec);
         Ok((digest, chunk.offset, chunk.stored_len, codec, chunk.is_incompressible))
     }
 
@@ -119,6 +123,10 @@ impl ChunkRecords {
 impl ChunkRecords {
     pub(super) fn of(chunks: Vec<StoredChunk>) -> ChunkRecords {
         ChunkRecords { chunks }
+    }
+
+    pub(super) fn chunks(&self) -> &[StoredChunk] {
+        &self.chunks
     }
 
     pub(super) fn chunk(&self, position: usize) -> Result<StoredChunk, Failure> {

@@ -1,78 +1,39 @@
-//! The set of digests that the origin holds, with the place of each.
-//!
-//! Chunks are numbered through, pack after pack, in the order in which packs are added; the hash
-//! table holds such numbers only. So a chunk takes 32 bytes for its digest and 6-12 for the table,
-//! and a whole digest is compared before a chunk counts as known: 64-bit prefixes would do against
-//! chance, but not against an attacker who stores chunks with a wanted prefix.
+//! The digests of packs of version 1, with the place of each: chunks there are all of one length.
 
 use acstor_types::{
     ChunkLocation, ChunkSize, Digest, ErrorKind, PACK_DATA_OFFSET, PackId, PackSalt, limits,
 };
-use hashbrown::HashTable;
 use parking_lot::RwLock;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::buffer::Buffer;
+use super::chunk_table::{ChunkTable, Ordinal, PackNumbers};
 use super::pack::salt_of;
 use super::{Failure, chunk_size_of, digest_of, digests_of, failure, invalid};
-
-/// Number of a chunk of the index.
-pub(super) type Ordinal = u32;
-
-struct Pack {
-    /// `None` while the pack is being filled.
-    id: Option<PackId>,
-    first: Ordinal,
-    digests: Vec<[u8; Digest::LEN]>,
-    is_forgotten: bool,
-}
 
 /// The digests of any number of packs.
 pub(super) struct Index {
     pub(super) chunk_size: ChunkSize,
-    packs: Vec<Pack>,
-    table: HashTable<Ordinal>,
-    next: Ordinal,
+    chunks: ChunkTable<Digest>,
 }
 
 impl Index {
-    fn new(chunk_size: ChunkSize) -> Index {
-        Index { chunk_size, packs: Vec::new(), table: HashTable::new(), next: 0 }
-    }
-
-    fn place(packs: &[Pack], ordinal: Ordinal) -> (&Pack, usize) {
-        let number = packs.partition_point(|pack| pack.first <= ordinal) - 1;
-        (&packs[number], (ordinal - packs[number].first) as usize)
-    }
-
-    fn digest_at(packs: &[Pack], ordinal: Ordinal) -> Digest {
-        let (pack, position) = Index::place(packs, ordinal);
-        Digest::from_bytes(pack.digests[position])
-    }
-
     /// Returns the number of the chunk with that digest in a pack that is not forgotten.
     pub(super) fn find(&self, digest: &Digest) -> Option<Ordinal> {
-        let packs = &self.packs;
-        let is_it = |ordinal: &Ordinal| Index::digest_at(packs, *ordinal) == *digest;
-        let ordinal = *self.table.find(digest.prefix_u64(), is_it)?;
-        (!Index::place(packs, ordinal).0.is_forgotten).then_some(ordinal)
+        self.chunks.find(digest)
     }
 
     /// Returns the digest and, once its pack is closed, the place of a chunk.
     pub(super) fn locate(&self, ordinal: Ordinal) -> Option<(Digest, ChunkLocation)> {
-        let (pack, position) = Index::place(&self.packs, ordinal);
+        let (pack, position, digest) = self.chunks.locate(ordinal)?;
         let offset = PACK_DATA_OFFSET + position as u64 * self.chunk_size.bytes() as u64;
-        let location = ChunkLocation { pack: pack.id?, offset: u32::try_from(offset).ok()? };
-        Some((Digest::from_bytes(pack.digests[position]), location))
+        Some((digest, ChunkLocation { pack, offset: u32::try_from(offset).ok()? }))
     }
 
     /// Appends a chunk to the pack being filled, which is begun if there is none.
     pub(super) fn append(&mut self, digest: &Digest) -> Result<Ordinal, Failure> {
-        if self.packs.last().is_none_or(|pack| pack.id.is_some()) {
-            self.push_pack(None);
-        }
-        self.push_chunk(digest)
+        self.chunks.append(*digest)
     }
 
     /// Adds a closed pack after checking that its id is that of its digests.
@@ -87,64 +48,19 @@ impl Index {
             let message = format!("the digests are not those of pack {}", id.0);
             return Err(failure(ErrorKind::Corrupt, message));
         }
-        if !self.open_digests().is_empty() {
-            return Err(invalid("a pack is being filled"));
-        }
-        self.push_pack(Some(id));
-        for digest in digests {
-            self.push_chunk(&Digest::from_bytes(*digest))?;
-        }
-        // A digest of zeros is no chunk's, so what is unsound matches no manifest entry.
-        if let Some(pack) = self.packs.last_mut() {
-            for position in unsound {
-                if let Some(digest) = pack.digests.get_mut(*position as usize) {
-                    *digest = [0; Digest::LEN];
-                }
-            }
-        }
-        Ok(())
+        let digests = digests.iter().map(|digest| Digest::from_bytes(*digest));
+        self.chunks.add(id, digests, unsound)
     }
 
     /// Digests of the pack being filled, concatenated; empty when there is none.
-    pub(super) fn open_digests(&self) -> &[u8] {
-        match self.packs.last() {
-            Some(pack) if pack.id.is_none() => pack.digests.as_flattened(),
-            _ => &[],
-        }
+    pub(super) fn open_digests(&self) -> Vec<u8> {
+        self.chunks.open_chunks().iter().flat_map(|digest| *digest.as_bytes()).collect()
     }
 
     /// Closes the pack being filled.
     pub(super) fn seal(&mut self, id: PackId) {
-        if let Some(pack) = self.packs.last_mut() {
-            pack.id.get_or_insert(id);
-        }
-    }
-
-    fn push_pack(&mut self, id: Option<PackId>) {
-        let pack = Pack { id, first: self.next, digests: Vec::new(), is_forgotten: false };
-        self.packs.push(pack);
-    }
-
-    fn push_chunk(&mut self, digest: &Digest) -> Result<Ordinal, Failure> {
-        let ordinal = self.next;
-        self.next = ordinal.checked_add(1).ok_or_else(|| {
-            failure(ErrorKind::Exhausted, "the index holds 2^32 - 1 chunks, the most it can")
-        })?;
-        if let Some(pack) = self.packs.last_mut() {
-            pack.digests.push(*digest.as_bytes());
-        }
-        let packs = &self.packs;
-        let hash = digest.prefix_u64();
-        let is_it = |other: &Ordinal| Index::digest_at(packs, *other) == *digest;
-        match self.table.find_mut(hash, is_it) {
-            None => {
-                let hash_of = |other: &Ordinal| Index::digest_at(packs, *other).prefix_u64();
-                self.table.insert_unique(hash, ordinal, hash_of);
-            }
-            Some(known) if Index::place(packs, *known).0.is_forgotten => *known = ordinal,
-            Some(_) => {}
-        }
-        Ok(ordinal)
+        let digests = self.chunks.open_chunks().to_vec();
+        self.chunks.seal(id, &digests);
     }
 
     /// Returns whether the pack's chunk at `location` has that digest and is known to be sound.
@@ -154,25 +70,19 @@ impl Index {
         location: &ChunkLocation,
         numbers: &PackNumbers,
     ) -> bool {
-        let Some(pack) = numbers.get(&location.pack).map(|number| &self.packs[*number]) else {
-            return false;
-        };
+        let Some(digests) = self.chunks.chunks_of(&location.pack, numbers) else { return false };
         let Some(offset) = u64::from(location.offset).checked_sub(PACK_DATA_OFFSET) else {
             return false;
         };
         let size = self.chunk_size.bytes() as u64;
-        offset.is_multiple_of(size)
-            && pack.digests.get((offset / size) as usize) == Some(digest.as_bytes())
+        offset.is_multiple_of(size) && digests.get((offset / size) as usize) == Some(digest)
     }
 
     /// Returns the position of each pack that is closed and not forgotten.
     pub(super) fn pack_numbers(&self) -> PackNumbers {
-        let kept = self.packs.iter().enumerate().filter(|(_, pack)| !pack.is_forgotten);
-        kept.filter_map(|(number, pack)| pack.id.map(|id| (id, number))).collect()
+        self.chunks.pack_numbers()
     }
 }
-
-pub(super) type PackNumbers = std::collections::HashMap<PackId, usize>;
 
 /// The digests of any number of packs; safe to use from several threads.
 #[pyclass(frozen, module = "acstor._dataplane")]
@@ -184,31 +94,27 @@ pub(crate) struct DigestIndex {
 impl DigestIndex {
     #[new]
     fn new(chunk_size: u32) -> PyResult<DigestIndex> {
-        Ok(DigestIndex { index: RwLock::new(Index::new(chunk_size_of(chunk_size)?)) })
+        let index = Index { chunk_size: chunk_size_of(chunk_size)?, chunks: ChunkTable::new() };
+        Ok(DigestIndex { index: RwLock::new(index) })
     }
 
     fn __len__(&self) -> usize {
-        self.index.read().table.len()
+        self.index.read().chunks.len()
     }
 
     #[getter]
     fn pack_count(&self) -> usize {
-        self.index.read().packs.len()
+        self.index.read().chunks.pack_count()
     }
 
     #[getter]
     fn memory_bytes(&self) -> usize {
-        let index = self.index.read();
-        let digests: usize =
-            index.packs.iter().map(|pack| pack.digests.capacity() * Digest::LEN).sum();
-        digests + index.packs.capacity() * size_of::<Pack>() + index.table.allocation_size()
+        self.index.read().chunks.memory_bytes()
     }
 
     /// Makes room for that many more chunks.
     fn reserve(&self, chunk_count: usize) {
-        let index = &mut *self.index.write();
-        let packs = &index.packs;
-        index.table.reserve(chunk_count, |other| Index::digest_at(packs, *other).prefix_u64());
+        self.index.write().chunks.reserve(chunk_count);
     }
 
     #[pyo3(signature = (pack_id, salt, digests, unsound=None))]
@@ -234,13 +140,7 @@ impl DigestIndex {
     /// Forgets a pack: its chunks are no longer found. Returns whether it was there.
     fn forget_pack(&self, pack_id: &[u8]) -> PyResult<bool> {
         let id = PackId(digest_of(pack_id)?);
-        let mut index = self.index.write();
-        let mut found = false;
-        for pack in index.packs.iter_mut().filter(|pack| pack.id == Some(id)) {
-            found |= !pack.is_forgotten;
-            pack.is_forgotten = true;
-        }
-        Ok(found)
+        Ok(self.index.write().chunks.forget(&id))
     }
 
     /// Returns (pack id, offset) of a chunk, or `None`.

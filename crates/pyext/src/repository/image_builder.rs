@@ -1,12 +1,13 @@
 //! Assembling an image: which chunks are new, the packs' digests, and at the end the manifest.
 
-use acstor_types::{Digest, DiskId, Entry, ManifestBuilder, PackId, limits};
+use acstor_types::{DiskId, ManifestBuilder, PackId, limits};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::buffer::Buffer;
-use super::digest_index::{DigestIndex, Index, Ordinal};
+use super::chunk_table::Ordinal;
+use super::digest_index::{DigestIndex, Index};
 use super::manifest::Manifest;
 use super::pack::salt_of;
 use super::scan::Scan;
@@ -19,26 +20,21 @@ struct State {
     entries: Vec<Ordinal>,
     zero_count: u64,
     new_count: u64,
-    first_difference: Option<u64>,
 }
 
 /// One image being registered, and the one pack being filled.
 #[pyclass(frozen, module = "acstor._dataplane")]
 pub(crate) struct ImageBuilder {
     index: Py<DigestIndex>,
-    expected: Option<acstor_types::Manifest>,
     state: Mutex<State>,
 }
 
 #[pymethods]
 impl ImageBuilder {
     #[new]
-    #[pyo3(signature = (index, expected=None))]
-    fn new(index: Py<DigestIndex>, expected: Option<&Manifest>) -> ImageBuilder {
-        let state =
-            State { entries: Vec::new(), zero_count: 0, new_count: 0, first_difference: None };
-        let expected = expected.map(|manifest| manifest.inner.clone());
-        ImageBuilder { index, expected, state: Mutex::new(state) }
+    fn new(index: Py<DigestIndex>) -> ImageBuilder {
+        let state = State { entries: Vec::new(), zero_count: 0, new_count: 0 };
+        ImageBuilder { index, state: Mutex::new(state) }
     }
 
     fn __len__(&self) -> usize {
@@ -55,12 +51,6 @@ impl ImageBuilder {
         self.state.lock().new_count
     }
 
-    /// Index of the first chunk that is not as in the expected manifest.
-    #[getter]
-    fn first_difference(&self) -> Option<u64> {
-        self.state.lock().first_difference
-    }
-
     /// Number of different chunks, zero chunks left out.
     fn unique_count(&self, py: Python<'_>) -> u64 {
         py.detach(|| {
@@ -75,10 +65,8 @@ impl ImageBuilder {
         Ok(py.detach(|| {
             let state = &mut *self.state.lock();
             check_room(state, count)?;
-            for _ in 0..count {
-                self.compare(state, None);
-                state.entries.push(ZERO);
-            }
+            let count_after = state.entries.len() + count as usize;
+            state.entries.resize(count_after, ZERO);
             state.zero_count += count;
             Ok::<_, Failure>(())
         })?)
@@ -107,7 +95,7 @@ impl ImageBuilder {
         let index = self.index.get();
         let sealed: Result<(PackId, Vec<u8>), Failure> = py.detach(|| {
             let mut index = index.index.write();
-            let digests = index.open_digests().to_vec();
+            let digests = index.open_digests();
             if digests.is_empty() {
                 return Err(invalid("no pack is being filled"));
             }
@@ -168,7 +156,6 @@ impl ImageBuilder {
         check_room(state, scan.digests.len() as u64)?;
         let mut kept = 0;
         for (position, digest) in scan.digests.iter().enumerate() {
-            self.compare(state, digest.as_ref());
             let Some(digest) = digest else {
                 state.zero_count += 1;
                 state.entries.push(ZERO);
@@ -187,18 +174,5 @@ impl ImageBuilder {
         }
         state.new_count += kept as u64;
         Ok(kept)
-    }
-
-    fn compare(&self, state: &mut State, digest: Option<&Digest>) {
-        let Some(expected) = &self.expected else { return };
-        let index = state.entries.len() as u64;
-        let is_same = match (expected.entry(index), digest) {
-            (Some(Entry::Zero), None) => true,
-            (Some(Entry::Chunk { digest, .. }), Some(other)) => digest == *other,
-            _ => false,
-        };
-        if !is_same {
-            state.first_difference.get_or_insert(index);
-        }
     }
 }

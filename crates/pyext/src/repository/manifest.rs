@@ -7,6 +7,7 @@ use pyo3::types::PyBytes;
 
 use super::buffer::Buffer;
 use super::digest_index::DigestIndex;
+use super::scan::Scan;
 use crate::errors;
 
 type PyEntry<'py> = Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32)>;
@@ -92,6 +93,24 @@ impl Manifest {
             }
         }
         PyBytes::new(py, &bytes)
+    }
+
+    /// Returns the first chunk with content at or after `first`.
+    fn next_data(&self, py: Python<'_>, first: u64) -> Option<u64> {
+        let is_data = |index: &u64| matches!(self.inner.entry(*index), Some(Entry::Chunk { .. }));
+        py.detach(|| (first..self.inner.chunk_count()).find(is_data))
+    }
+
+    /// Returns the first of the chunks that were scanned from `first` on that is another here.
+    fn first_difference(&self, py: Python<'_>, first: u64, scan: &Scan) -> Option<u64> {
+        let differs = |(index, digest): &(u64, &Option<Digest>)| {
+            let known = match self.inner.entry(*index) {
+                Some(Entry::Chunk { digest, .. }) => Some(digest),
+                _ => None,
+            };
+            known != **digest
+        };
+        py.detach(|| (first..).zip(&scan.digests).find(differs).map(|(index, _)| index))
     }
 
     /// Returns the indexes of the chunks that are not where the manifest says, as far as the

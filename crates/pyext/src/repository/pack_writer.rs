@@ -131,6 +131,12 @@ pub(crate) struct PackHeader {
     header: Header,
 }
 
+impl PackHeader {
+    pub(super) fn header(&self) -> &Header {
+        &self.header
+    }
+}
+
 #[pymethods]
 impl PackHeader {
     #[staticmethod]
