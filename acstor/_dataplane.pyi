@@ -1261,10 +1261,11 @@ class PagedManifest:
     def data_count(self) -> int:
         """Return the number of chunks with content."""
 
-    def usage(self) -> list[tuple[bytes, str, int, int]]:
+    def usage(self) -> list[tuple[bytes, int, int, int]]:
         """Return (id, class, stored bytes, bytes of these that are used) of each pack.
 
-        No entry is read. A pack that a base uses too is there again.
+        The class is a number: 1, ``image``; 2, ``volume``; of others nothing is known here. A pack
+        that a base uses too is there again. No entry is read.
         """
 
     def entry(self, index: int) -> tuple[bytes, bytes, int, int, str] | None:

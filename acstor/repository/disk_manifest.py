@@ -199,7 +199,7 @@ class PagedManifest:
         with self._mapped():
             return self.chunk_count - self._manifest.data_count()
 
-    def usage(self) -> list[tuple[bytes, str, int, int]]:
+    def usage(self) -> list[tuple[bytes, int, int, int]]:
         """Return (id, class, stored bytes, bytes of these that are used) of each pack."""
         with self._mapped():
             return self._manifest.usage()

@@ -23,7 +23,7 @@ from acstor.repository.gc.condemnation import Tombstone, Tombstones
 from acstor.repository.gc.garbage import Collector, Report
 from acstor.repository.gc.marking import Marker
 from acstor.repository.images import registration
-from acstor.repository.repository import Repository
+from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
 from acstor.repository.verification import Verifier
 from tests.unit.repository import interleaving
 from tests.unit.repository.images import disk, image_id, open_repository, read_back, register
@@ -41,9 +41,9 @@ class PromiseError(AssertionError):
     """A promise that was broken."""
 
 
-def start() -> Repository:
+def start(version: int) -> Repository:
     """Return a repository with one image, and the garbage of another: partly condemned."""
-    repository = open_repository(memory.MemoryOrigin())
+    repository = open_repository(memory.MemoryOrigin(), version)
     register(repository, 0, CONTENTS[0])
     register(repository, 1, CONTENTS[1])
     repository.remove_image(image_id(0))
@@ -102,15 +102,15 @@ def repeatable(seed: int) -> Iterator[None]:
         yield
 
 
-def run_once(seed: int) -> None:
+def run_once(seed: int, version: int) -> None:
     """Run one order; raise PromiseError when a promise is broken."""
     with repeatable(seed):
-        run_repeatably(seed)
+        run_repeatably(seed, version)
 
 
-def run_repeatably(seed: int) -> None:
+def run_repeatably(seed: int, version: int) -> None:
     choice = random.Random(seed)
-    repository = start()
+    repository = start(version)
     if choice.random() < 0.5:
         Collector(repository, "x", 0.0, clock=lambda: 1.0).collect()
     actions = {
@@ -170,7 +170,13 @@ def check(repository: Repository, reported: set[int], seed: int) -> None:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_every_order_keeps_every_reported_image(batch: int) -> None:
     for seed in range(batch, RUNS, BATCHES):
-        run_once(seed)
+        run_once(seed, FORMAT_VERSION)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_every_order_keeps_every_compressed_image(batch: int) -> None:
+    for seed in range(batch, RUNS // 2, BATCHES):
+        run_once(seed, COMPRESSED_VERSION)
 
 
 def without_claim(origin: base.Origin, manifest: object) -> set[bytes]:
@@ -233,7 +239,7 @@ def test_broken_variants_are_found_out(variant: str) -> None:
     with BROKEN_VARIANTS[variant]:
         for seed in (FOUND_BY.get(variant, 0), *range(20 * RUNS)):
             try:
-                run_once(seed)
+                run_once(seed, (FORMAT_VERSION, COMPRESSED_VERSION)[seed % 2])
             except PromiseError:
                 return
     pytest.fail(f"{20 * RUNS} orders found nothing")

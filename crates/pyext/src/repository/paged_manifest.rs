@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use acstor_manifest::{
-    Chunk, DataChunk, Header, ManifestError, PAGE_LEN, PageCache, Reader, Stack, Summary,
+    Chunk, DataChunk, Header, ManifestError, PAGE_LEN, Pack, PageCache, Reader, Stack, Summary,
     VerifiedPages,
 };
-use acstor_types::{Digest, PackClass, PackId, StoredChunk};
+use acstor_types::{Digest, PackId, StoredChunk};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -26,8 +26,8 @@ const CACHE_BYTES: usize = 1 << 20;
 type Pages = Arc<VerifiedPages<PythonPages>>;
 /// A chunk: digest, id of the pack, offset, stored bytes, codec.
 type PyChunk<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32, u32, &'static str);
-/// A pack: id, class, bytes of all its chunks, bytes of those that are used.
-type PyUsage<'py> = (Bound<'py, PyBytes>, &'static str, u32, u32);
+/// A pack: id, number of its class, bytes of all its chunks, bytes of those that are used.
+type PyUsage<'py> = (Bound<'py, PyBytes>, u8, u32, u32);
 
 /// A manifest and those below it of which it is a delta.
 #[pyclass(frozen, module = "acstor._dataplane")]
@@ -122,11 +122,9 @@ impl PagedManifest {
         for level in self.stack.levels() {
             let summary = py.detach(|| summary_of(level))?;
             for record in summary.packs() {
-                let class = PackClass::from_number(record.pack.class)
-                    .ok_or(ManifestError::Range("class of a pack"))
-                    .map_err(ReadError::from)?;
-                let id = PyBytes::new(py, record.pack.id.0.as_bytes());
-                found.push((id, class.as_str(), record.pack.stored_bytes, record.used_bytes));
+                let Pack { id, stored_bytes, class } = record.pack;
+                let id = PyBytes::new(py, id.0.as_bytes());
+                found.push((id, class, stored_bytes, record.used_bytes));
             }
         }
         Ok(found)
