@@ -73,6 +73,10 @@ class DiskManifest(Protocol):
     def zero_count(self) -> int:
         """Number of zero chunks; may take a while."""
 
+    @property
+    def is_foldable(self) -> bool:
+        """True if hosts can write over it: what a volume was made of is merged with its log."""
+
     def packs(self) -> list[bytes]:
         """Return the ids of the packs that it refers to, those of its bases included."""
 
@@ -112,6 +116,8 @@ class DiskManifest(Protocol):
 
 class WholeManifest:
     """A manifest of version 1."""
+
+    is_foldable = True
 
     def __init__(self, manifest: native.Manifest) -> None:
         self._manifest = manifest
@@ -174,6 +180,8 @@ class PagedManifest:
     :param base: of a delta, its base.
     :raises CorruptError: when its header is not that of its name.
     """
+
+    is_foldable = False
 
     def __init__(
         self, digest: str, length: int, read: Read, base: "PagedManifest | None" = None

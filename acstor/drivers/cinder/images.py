@@ -51,10 +51,14 @@ class Images(LifeCycle):
             self.make_disk(
                 volume, volume.size * GIB, lambda new: volumes.create_from_manifest(new, manifest)
             )
-        except (exception.NotFoundError, exception.ConflictError) as error:
+        except (
+            exception.NotFoundError,
+            exception.ConflictError,
+            exception.UnsupportedError,
+        ) as error:
             if volumes.find(disk_of(volume)) is not None:
                 raise
-            # The image was withdrawn and collected meanwhile.
+            # The image was withdrawn and collected meanwhile, or hosts cannot write over it.
             LOG.warning("image %s will be copied: %s", image_id, error)
             return {}, False
         return {}, True

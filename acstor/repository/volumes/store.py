@@ -91,6 +91,7 @@ class VolumeStore(Settling, RecordEdits):
         :raises NotFoundError: when there is no such manifest, or it is being collected.
         :raises ConflictError: when there is a volume with that id.
         :raises InvalidError: when the volume is smaller than the image.
+        :raises UnsupportedError: when hosts cannot write over the image: it has to be copied.
         """
         return self._create(new, DiskState(manifest), 0)
 
@@ -279,6 +280,12 @@ class VolumeStore(Settling, RecordEdits):
         lost = self._claim(disk)
         if disk.manifest is not None and not lost:
             manifest = self._repository.load_manifest(disk.manifest)
+            if not manifest.is_foldable:
+                raise exception.UnsupportedError(
+                    f"volume {volume_id} would share the chunks of a manifest of version 2, over "
+                    "which hosts cannot write yet",
+                    hint="copy the content into a new volume",
+                )
             size_bytes_min = max(size_bytes_min, manifest.size_bytes)
         if new.size_bytes < size_bytes_min:
             raise exception.InvalidError(

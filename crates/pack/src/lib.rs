@@ -1,7 +1,8 @@
 //! Packs of version 2: the stored forms of chunks, the layout of a pack, the planning of reads.
 //!
 //! Nothing here does I/O, starts threads or reads configuration. The layout has its page,
-//! `reference/formats/pack-v2`, and a golden file. Whatever is read is bounded by what the caller
+//! `reference/formats/pack-v2`, and a golden file; which codecs there are, and why, is in RFD 19
+//! (`rfd/0019-codecs-of-packs`). Whatever is read is bounded by what the caller
 //! expects, never by what the bytes say of themselves.
 
 mod builder;

@@ -21,6 +21,7 @@ from acstor.repository.pack_reader import RECORD_SIZE, read_pack
 from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
 from acstor.repository.source.base import Extent
 from acstor.repository.verification import Damage, Verifier
+from acstor.repository.volumes.store import NewVolume, VolumeStore
 from tests.unit.repository.images import (
     CHUNK_SIZE,
     SETTINGS,
@@ -210,6 +211,15 @@ def test_builder_refuses_what_is_no_disk() -> None:
         with pytest.raises(native.DataPlaneError, match="limit of manifests"):
             builder.push_zeros(count)
     assert len(builder) == 2
+
+
+def test_volume_of_what_hosts_cannot_write_over_is_refused(repository: Repository) -> None:
+    register(repository, 0, disk(1, 2, 3))
+    manifest = repository.get_image(image_id(0)).record.manifest
+    store = VolumeStore(repository)
+    with pytest.raises(exception.UnsupportedError, match="hosts cannot write yet"):
+        store.create_from_manifest(NewVolume(image_id(1), 3 * CHUNK_SIZE), manifest)
+    assert list(store.list()) == []
 
 
 # Beside version 1

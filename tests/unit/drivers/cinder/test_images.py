@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.drivers.brick import connector, options, registration
-from acstor.repository import layout
+from acstor.repository import disk_formats, layout
 from acstor.repository.images import image_registry
 from acstor.repository.images.image_registry import Entry, EntryState
 from testbed.doubles.memory_nbd_server import MemoryNbdServer
@@ -87,6 +87,14 @@ def test_image_that_is_collected_meanwhile_is_left_to_the_copy(harness: DriverHa
     image_id = harness.image(CONTENT)
     manifest = harness.back_end.repository.get_image(image_id).record.manifest
     harness.back_end.repository.origin.delete(layout.manifest_key(manifest))
+    volume = harness.volume()
+    meta = {"id": image_id}
+    assert harness.driver.clone_image(harness.context, volume, None, meta, None) == ({}, False)
+    assert harness.volumes.find(volume.id) is None
+
+
+def test_image_that_hosts_cannot_write_over_is_left_to_the_copy(harness: DriverHarness) -> None:
+    image_id = harness.image(CONTENT, disk_format=disk_formats.COMPRESSED)
     volume = harness.volume()
     meta = {"id": image_id}
     assert harness.driver.clone_image(harness.context, volume, None, meta, None) == ({}, False)
