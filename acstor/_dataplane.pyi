@@ -20,6 +20,7 @@ __all__ = [
     "RingHost",
     "Scan",
     "SigningKey",
+    "SpaceAccount",
     "StaleDescriptorError",
     "StoredChunkIndex",
     "StoredChunks",
@@ -1290,6 +1291,27 @@ class PagedManifest:
 
     def unsound(self, index: StoredChunkIndex) -> list[int]:
         """Return the indexes of chunks that ``index`` does not have at their place, ascending."""
+
+@final
+class SpaceAccount:
+    """Account of who needs which stored bytes: 16 bytes of memory for each run of them."""
+
+    def __new__(cls) -> Self: ...
+    def add_whole(self, owner: int, manifest: Manifest) -> None:
+        """Add what a manifest of version 1 needs.
+
+        :param owner: number of who needs it, below 2^32; may have several manifests.
+        """
+
+    def add_paged(self, owner: int, manifest: PagedManifest) -> None:
+        """Add what a manifest of version 2 and its bases need; their summaries are read."""
+
+    def totals(self) -> tuple[list[tuple[bytes, int]], dict[int, tuple[int, int]]]:
+        """Return what was added, summed up.
+
+        :returns: (id, bytes that somebody needs) of each pack, and by owner (bytes that it needs,
+            bytes that it alone needs).
+        """
 
 # --- Signatures: Ed25519, RFC 8032 (crates/pyext/src/signatures.rs) -------------------------
 

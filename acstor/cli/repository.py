@@ -8,7 +8,7 @@ from cliff import show
 
 from acstor.cli import repository_access
 from acstor.conf import types
-from acstor.repository import upgrade
+from acstor.repository import accounting, upgrade
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.gc.remembered_packs import remembered
 from acstor.repository.repository import (
@@ -48,11 +48,32 @@ class InitRepository(show.ShowOne):
 class ShowRepository(show.ShowOne):
     """Show the repository in the origin."""
 
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--space",
+            action="store_true",
+            help="add up what its packs hold, too: every manifest is read",
+        )
+        return parser
+
     def take_action(self, parsed_args: argparse.Namespace) -> Row:
         """Return what holds for all of it."""
-        return _described(
-            repository_access.open_repository(repository_access.configuration(self.app))
-        )
+        repository = repository_access.open_repository(repository_access.configuration(self.app))
+        names, values = _described(repository)
+        if not parsed_args.space:
+            return names, values
+        space = accounting.account(repository)
+        added = {
+            "packs": space.packs,
+            "stored_bytes": space.stored_bytes,
+            "live_bytes": space.live_bytes,
+            "garbage_bytes": space.garbage_bytes,
+            "overhead_bytes": space.overhead_bytes,
+            "unreadable": ", ".join(f"{one.kind} {one.id}" for one in space.unreadable),
+        }
+        return (*names, *added), (*values, *added.values())
 
 
 class UpgradeRepository(show.ShowOne):

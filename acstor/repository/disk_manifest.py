@@ -113,6 +113,9 @@ class DiskManifest(Protocol):
     def unsound(self, sound: ChunkIndexes) -> list[int]:
         """Return the indexes of chunks that are not among the sound ones, ascending."""
 
+    def account(self, space: native.SpaceAccount, owner: int) -> None:
+        """Add the stored bytes that it needs to an account."""
+
 
 class WholeManifest:
     """A manifest of version 1."""
@@ -172,6 +175,10 @@ class WholeManifest:
     def unsound(self, sound: ChunkIndexes) -> list[int]:
         """See :class:`DiskManifest`."""
         return self._manifest.unsound(sound.plain.digests)
+
+    def account(self, space: native.SpaceAccount, owner: int) -> None:
+        """See :class:`DiskManifest`."""
+        space.add_whole(owner, self._manifest)
 
 
 class PagedManifest:
@@ -268,6 +275,11 @@ class PagedManifest:
         """See :class:`DiskManifest`."""
         with self._mapped():
             return self._manifest.unsound(sound.stored.chunks)
+
+    def account(self, space: native.SpaceAccount, owner: int) -> None:
+        """See :class:`DiskManifest`; summaries are read."""
+        with self._mapped():
+            space.add_paged(owner, self._manifest)
 
 
 def _keys_of(manifests: list[str], packs: list[bytes]) -> dict[bytes, str]:

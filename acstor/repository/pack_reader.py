@@ -148,6 +148,19 @@ def version_of(header: bytes) -> int:
     return int(version)
 
 
+def overhead_of(header: bytes) -> int:
+    """Return how many bytes of the pack that begins so are header and table.
+
+    :raises CorruptError: when the header is damaged.
+    :raises UnsupportedError: when a newer release wrote it.
+    """
+    with native.map_errors("reading the header of a pack"):
+        if version_of(header) == STORED_VERSION:
+            return DATA_OFFSET + native.PackHeader.parse(header).table_size
+        _size, chunk_count, _salt = native.parse_pack_header(header)
+        return DATA_OFFSET + chunk_count * DIGEST_SIZE
+
+
 def read_header(objects: base.ObjectStore, pack: bytes) -> bytes:
     """Return the first bytes of a pack.
 

@@ -27,8 +27,9 @@ mod _dataplane {
     #[pymodule_export]
     use crate::repository::{
         ChunkRecords, DigestIndex, DiskBuilder, ImageBuilder, Manifest, PackHeader, PackWriter,
-        PagedManifest, Scan, StoredChunkIndex, StoredChunks, compress_chunks, digest, pack_header,
-        pack_id, parse_pack_header, rewrite_chunks, scan_buffer, scan_file, unsound_chunks,
+        PagedManifest, Scan, SpaceAccount, StoredChunkIndex, StoredChunks, compress_chunks, digest,
+        pack_header, pack_id, parse_pack_header, rewrite_chunks, scan_buffer, scan_file,
+        unsound_chunks,
     };
     #[pymodule_export]
     use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};

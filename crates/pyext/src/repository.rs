@@ -16,6 +16,7 @@ mod pack_writer;
 mod paged_manifest;
 mod python_pages;
 mod scan;
+mod space_account;
 mod stored_chunk_index;
 mod stored_chunks;
 
@@ -28,6 +29,7 @@ pub(crate) use pack::{pack_header, pack_id, parse_pack_header};
 pub(crate) use pack_writer::{PackHeader, PackWriter};
 pub(crate) use paged_manifest::PagedManifest;
 pub(crate) use scan::{Scan, digest, scan_buffer, scan_file, unsound_chunks};
+pub(crate) use space_account::SpaceAccount;
 pub(crate) use stored_chunk_index::StoredChunkIndex;
 pub(crate) use stored_chunks::{StoredChunks, compress_chunks, rewrite_chunks};
 

@@ -65,7 +65,12 @@ def commands() -> dict[str, type]:
     for line in setup["entry_points"]["acstor.cli"].strip().splitlines():
         name, target = (part.strip() for part in line.split("=", 1))
         if target.startswith(
-            ("acstor.cli.image:", "acstor.cli.repository:", "acstor.cli.signing:")
+            (
+                "acstor.cli.image:",
+                "acstor.cli.repository:",
+                "acstor.cli.repository_space:",
+                "acstor.cli.signing:",
+            )
         ):
             module, attribute = target.split(":")
             found[name] = getattr(__import__(module, fromlist=[attribute]), attribute)
@@ -83,7 +88,7 @@ def test_every_command_is_registered() -> None:
     assert set(commands()) == {
         "image_register", "image_list", "image_show", "image_verify", "image_remove",
         "repository_init", "repository_show", "repository_upgrade", "repository_verify", "gc",
-        "repository_keygen", "repository_sign",
+        "repository_keygen", "repository_sign", "repository_space",
     }  # fmt: skip
     assert isinstance(app.Application().command_manager, commandmanager.CommandManager)
 
@@ -102,6 +107,23 @@ def test_life_of_an_image(program: Program) -> None:
     assert program("image", "remove", IMAGE_ID)[0] == 0
     assert program.json("gc")["condemned"] == 2
     assert program.json("gc")["waiting"] == 2
+
+
+def test_space_is_shown_in_either_format(program: Program) -> None:
+    path = program.image("image")
+    program.json("image", "register", path, "--id", IMAGE_ID)
+    shown = program.json("repository", "show", "--space")
+    assert (shown["version"], shown["packs"], shown["unreadable"]) == (5, 1, "")
+    assert (shown["live_bytes"], shown["garbage_bytes"]) == (1 << 20, 0)
+    upgraded = program.json("repository", "upgrade", "--format-version", "6")
+    assert upgraded["version"] == 6
+    other = "00000000-0000-4000-8000-000000000001"
+    program.json("image", "register", path, "--id", other)
+    rows = program.json("repository", "space")
+    assert {row["id"] for row in rows} == {IMAGE_ID, other}
+    assert all(row["unique_bytes"] == row["used_bytes"] == 1 << 20 for row in rows)
+    assert program.json("repository", "upgrade")["version"] == 6
+    assert "stored_bytes" not in program.json("repository", "show")
 
 
 def test_image_of_a_project_is_its_own_where_projects_share_nothing(program: Program) -> None:

@@ -1,6 +1,9 @@
 //! Manifests, as Python sees them.
 
-use acstor_types::{Digest, Entry};
+use std::collections::HashMap;
+use std::ops::Range;
+
+use acstor_types::{Digest, Entry, PackId};
 use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -8,6 +11,7 @@ use pyo3::types::PyBytes;
 use super::buffer::Buffer;
 use super::digest_index::DigestIndex;
 use super::scan::Scan;
+use super::space_account::PackRuns;
 use crate::errors;
 
 type PyEntry<'py> = Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32)>;
@@ -126,5 +130,23 @@ impl Manifest {
             let entries = self.inner.entries().enumerate();
             entries.filter(|(_, entry)| is_unsound(entry)).map(|(at, _)| at as u64).collect()
         })
+    }
+}
+
+impl Manifest {
+    /// Bytes of packs that the manifest uses.
+    pub(super) fn runs(&self) -> Vec<PackRuns> {
+        let chunk_size = self.inner.chunk_size().as_u32();
+        let mut packs: HashMap<PackId, Vec<Range<u32>>> = HashMap::new();
+        for entry in self.inner.entries() {
+            let Entry::Chunk { location, .. } = entry else { continue };
+            let run = location.offset..location.offset.saturating_add(chunk_size);
+            let runs = packs.entry(location.pack).or_default();
+            match runs.last_mut() {
+                Some(last) if last.end == run.start => last.end = run.end,
+                _ => runs.push(run),
+            }
+        }
+        packs.into_iter().collect()
     }
 }

@@ -6,7 +6,7 @@ use acstor_manifest::{
     Chunk, DataChunk, Header, ManifestError, PAGE_LEN, Pack, PageCache, Reader, Stack, Summary,
     VerifiedPages,
 };
-use acstor_types::{Digest, PackId, StoredChunk};
+use acstor_types::{Digest, PACK_DATA_OFFSET, PackId, StoredChunk};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -15,6 +15,7 @@ use super::chunk_records::codec_name;
 use super::invalid;
 use super::python_pages::{PythonPages, ReadError};
 use super::scan::Scan;
+use super::space_account::PackRuns;
 use super::stored_chunk_index::StoredChunkIndex;
 use crate::errors;
 
@@ -216,6 +217,21 @@ impl PagedManifest {
 }
 
 impl PagedManifest {
+    /// Bytes of packs that this manifest and its bases use.
+    pub(super) fn runs(&self) -> Result<Vec<PackRuns>, ReadError> {
+        let mut found = Vec::new();
+        for level in self.stack.levels() {
+            let summary = summary_of(level)?;
+            for record in summary.packs() {
+                let start = PACK_DATA_OFFSET as u32;
+                let whole = start..start.saturating_add(record.pack.stored_bytes);
+                let runs = if record.is_whole() { vec![whole] } else { summary.runs(&record) };
+                found.push((record.pack.id, runs));
+            }
+        }
+        Ok(found)
+    }
+
     fn pack_of(&self, level: usize, number: u32) -> Result<PackId, ReadError> {
         let level = self.stack.levels().get(level);
         let level = level.ok_or(ManifestError::Range("level of a chunk"))?;
