@@ -31,7 +31,7 @@ from acstor.registrar.registration.file_registration import (
 )
 from acstor.registrar.registration.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.repository.images import registration
-from acstor.repository.repository import Repository
+from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
 from testbed.doubles.registrar_cloud import CHUNK_SIZE, Cloud, content_of, describe
 from testbed.fixtures.conditions import wait_for
 
@@ -48,9 +48,11 @@ def misbehaving(name: str, origin: str = "posix:///nowhere") -> InChild:
 
 
 @pytest.fixture
-def repository(tmp_path: pathlib.Path) -> Repository:
+def repository(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Repository:
+    """A new repository, of the version that is the fixture's parameter."""
     (tmp_path / "origin").mkdir()
-    return Repository.init(PosixOrigin(str(tmp_path / "origin")), CHUNK_SIZE)
+    version = getattr(request, "param", FORMAT_VERSION)
+    return Repository.init(PosixOrigin(str(tmp_path / "origin")), CHUNK_SIZE, version)
 
 
 @pytest.fixture
@@ -90,6 +92,7 @@ def run(
     return ImageJob(service, repository, image, job_settings).run()
 
 
+@pytest.mark.parametrize("repository", [FORMAT_VERSION, COMPRESSED_VERSION], indirect=True)
 def test_image_is_registered(
     in_child: InChild, repository: Repository, tmp_path: pathlib.Path, temporary: pathlib.Path
 ) -> None:
