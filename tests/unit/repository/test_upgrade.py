@@ -7,7 +7,7 @@ import pytest
 
 from acstor import exception
 from acstor.origin import base, memory
-from acstor.repository.repository import FORMAT_VERSION, Format, Repository
+from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Format, Repository
 from acstor.repository.upgrade import upgrade
 from tests.unit.repository import interleaving
 
@@ -56,6 +56,23 @@ def test_upgrades_and_openings_in_any_order_agree() -> None:
         for actor in actors:
             assert actor.error is None, f"seed {seed}: {actor.name}"
         check(origin, {FORMAT_VERSION})
+
+
+def test_upgrades_to_different_versions_end_at_the_newer_one() -> None:
+    for seed in range(300):
+        choice = random.Random(seed)
+        origin = older_repository()
+        actors = [
+            interleaving.Actor("one", upgrade, origin),
+            interleaving.Actor("two", lambda inner: upgrade(inner, COMPRESSED_VERSION), origin),
+            interleaving.Actor("three", upgrade, origin),
+            interleaving.Actor("open", Repository.open, origin),
+        ]
+        kills = {"one": choice.randint(1, 8)} if choice.random() < 0.5 else {}
+        interleaving.run(actors, choice, kills)
+        for actor in actors:
+            assert actor.error is None, f"seed {seed}: {actor.name}"
+        check(origin, {COMPRESSED_VERSION})
 
 
 def test_deletion_that_comes_late_is_repaired_by_whoever_opens() -> None:
