@@ -306,9 +306,11 @@ class ImageFollower:
 
     def _attach(self, image_id: str, manifest: str) -> None:
         content = self._origin.get(layout.manifest_key(manifest), disk_manifest.SIZE_MAX)
-        disk_id = disk_manifest.parse_manifest(manifest, content).disk_id
-        if disk_id != image_id:
-            raise exception.CorruptError(f"the record names a manifest of {disk_id}")
+        found = disk_manifest.parse_manifest(manifest, content)
+        if found.disk_id != image_id:
+            raise exception.CorruptError(f"the record names a manifest of {found.disk_id}")
+        # All of it is here: what is damaged is refused now, and not when a guest reads.
+        found.check()
         path = os.path.join(self._directory, f"{image_id}.manifest")
         hand_over(self._data_plane, path, content)
         try:

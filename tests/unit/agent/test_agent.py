@@ -32,14 +32,17 @@ from acstor.cluster.timed_lock import TimedLock
 from acstor.native import RingHost, build_ring
 from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
-from acstor.repository import layout
+from acstor.repository import disk_formats, layout
+from acstor.repository.images import registration
 from acstor.repository.images.image_index import INDEX_REF, ImageIndexWriter
 from acstor.repository.images.image_record import ImageRecord
+from acstor.repository.repository import Repository
 from acstor.states import IllegalTransitionError
 from testbed.doubles.memory_lock import MemoryLock
 from testbed.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, make_manifest
 from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock, HostUnderTest
+from tests.unit.repository.memory_source import MemorySource
 
 IMAGE = str(uuid.UUID(int=1))
 OTHER = str(uuid.UUID(int=2))
@@ -133,6 +136,23 @@ def test_damaged_manifest_is_never_attached(host: HostUnderTest) -> None:
     host.agent.reconcile()
     assert "damaged" in problems(host.agent)[f"image {IMAGE}"]
     assert runtime.images == {}
+
+
+@pytest.mark.parametrize("position", [0, 100, 4096, -4096, -100])
+def test_damaged_paged_manifest_is_never_attached(host: HostUnderTest, position: int) -> None:
+    runtime = host.data_plane.start()
+    repository = Repository.open(host.origin)
+    request = registration.Request(IMAGE, "an image", MemorySource(b"text" * CHUNK_SIZE), "raw")
+    settings = registration.Settings(workers=0)
+    registrar = registration.Registrar(repository, settings, disk_format=disk_formats.COMPRESSED)
+    key = layout.manifest_key(registrar.register(request).manifest)
+    content = bytearray(host.origin.get(key, 1 << 20))
+    content[position] ^= 1
+    host.origin.delete(key)
+    host.origin.put_if_absent(key, [bytes(content)])
+    host.agent.reconcile()
+    assert "manifest" in problems(host.agent)[f"image {IMAGE}"]
+    assert runtime.read_whole == 0, "the data plane has not seen it"
 
 
 def test_record_that_names_another_disks_manifest_is_refused(host: HostUnderTest) -> None:
