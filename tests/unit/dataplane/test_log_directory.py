@@ -272,12 +272,12 @@ class TestIdentity:
             (ours / wanted_by).mkdir()
             (ours / wanted_by / name).symlink_to(file)
         tables = Tables(str(fstab), [str(ours), str(vendor), str(tmp_path / "none")])
-        directory = LogDirectory(str(path), str(copy), tables)
+        logs = LogDirectory(str(path), str(copy), tables)
         if not is_refused:
-            directory.claim()
+            logs.claim()
             return
         with pytest.raises(exception.UnavailableError) as refused:
-            directory.claim()
+            logs.claim()
         assert f"{point} is not mounted, which {file} names" in str(refused.value)
         assert not copy.exists()
 
