@@ -99,12 +99,11 @@ class DiskFormat(Protocol):
         """
 
 
-class PlainFiller:
-    """Stores a disk in packs and a manifest of version 1."""
+class _Filler:
+    """What both forms of storing a disk do alike."""
 
-    def __init__(self, index: PlainIndex, pack_size: int, storer: PackStorer) -> None:
-        self._builder = native.ImageBuilder(index.digests)
-        self._packs = PackFiller(self._builder, index.chunk_size, pack_size, storer)
+    _builder: native.ImageBuilder | native.DiskBuilder
+    _packs: PackFiller | CompressedPackFiller
 
     @property
     def window_chunks(self) -> int:
@@ -118,6 +117,28 @@ class PlainFiller:
     def window(self, chunk_count: int) -> memoryview:
         """See :class:`DiskFiller`."""
         return self._packs.window(chunk_count)
+
+    def _stored(self, manifest: DiskManifest, content: base.Buffer | mmap.mmap) -> StoredDisk:
+        builder = self._builder
+        return StoredDisk(
+            manifest,
+            content,
+            len(builder),
+            builder.zero_count,
+            builder.new_count,
+            builder.unique_count(),
+        )
+
+
+class PlainFiller(_Filler):
+    """Stores a disk in packs and a manifest of version 1."""
+
+    _builder: native.ImageBuilder
+    _packs: PackFiller
+
+    def __init__(self, index: PlainIndex, pack_size: int, storer: PackStorer) -> None:
+        self._builder = native.ImageBuilder(index.digests)
+        self._packs = PackFiller(self._builder, index.chunk_size, pack_size, storer)
 
     def take(self, scan: native.Scan, window: memoryview) -> None:
         """See :class:`DiskFiller`."""
@@ -126,38 +147,20 @@ class PlainFiller:
     def finish(self, disk_id: str, size_bytes: int, salt: int) -> StoredDisk:
         """See :class:`DiskFiller`."""
         self._packs.finish()
-        builder = self._builder
         salt &= (1 << WHOLE_SALT_BITS) - 1
-        manifest = builder.finish(disk_id, size_bytes, salt)
-        return StoredDisk(
-            WholeManifest(manifest),
-            manifest.to_bytes(),
-            len(builder),
-            builder.zero_count,
-            builder.new_count,
-            builder.unique_count(),
-        )
+        manifest = self._builder.finish(disk_id, size_bytes, salt)
+        return self._stored(WholeManifest(manifest), manifest.to_bytes())
 
 
-class CompressedFiller:
+class CompressedFiller(_Filler):
     """Stores a disk in packs and a manifest of version 2."""
+
+    _builder: native.DiskBuilder
+    _packs: CompressedPackFiller
 
     def __init__(self, index: StoredIndex, pack_size: int, storer: PackStorer) -> None:
         self._builder = native.DiskBuilder(index.chunks)
         self._packs = CompressedPackFiller(self._builder, index.chunk_size, pack_size, storer)
-
-    @property
-    def window_chunks(self) -> int:
-        """See :class:`DiskFiller`."""
-        return self._packs.window_chunks
-
-    def push_zeros(self, count: int) -> None:
-        """See :class:`DiskFiller`."""
-        self._builder.push_zeros(count)
-
-    def window(self, chunk_count: int) -> memoryview:
-        """See :class:`DiskFiller`."""
-        return self._packs.window(chunk_count)
 
     def take(self, scan: native.Scan, window: memoryview) -> None:
         """See :class:`DiskFiller`."""
@@ -186,14 +189,9 @@ class CompressedFiller:
         manifest = PagedManifest(
             digest, length, lambda offset, size: content[offset : offset + size]
         )
-        return StoredDisk(
-            manifest,
-            content,
-            len(builder),
-            builder.zero_count,
-            builder.new_count,
-            builder.unique_count(),
-            lambda: builder.former_content_name(size_bytes),
+        return dataclasses.replace(
+            self._stored(manifest, content),
+            former_content_name=lambda: builder.former_content_name(size_bytes),
         )
 
 
