@@ -111,7 +111,7 @@ class ClassedObjects(base.ObjectStore):
         return (self.hosts,) if first in OF_HOSTS else (self.controllers,)
 
     def _remember(self, key: str) -> None:
-        while len(self._found_at_hosts) >= REMEMBERED_MAX:
+        if len(self._found_at_hosts) >= REMEMBERED_MAX:
             self._found_at_hosts.clear()
         self._found_at_hosts[key] = None
 

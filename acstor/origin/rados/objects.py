@@ -107,13 +107,10 @@ class RadosObjects(base.ObjectStore):
         keys.validate_key(key)
         if offset < 0:
             raise exception.InvalidError(f"offset {offset} is negative")
-        return self._read(key, offset, buffer, None)
-
-    def _read(self, key: str, offset: int, buffer: memoryview, end: float | None) -> int:
         known = self._heads.get(key)
         if known is not None:
             with contextlib.suppress(AbsentError):
-                return self._stripes(key).read(key, known, offset, buffer, end)
+                return self._stripes(key).read(key, known, offset, buffer)
             self._heads.pop(key, None)
         first = HEAD_BYTES + offset + len(buffer)
         stored = self._stored(key, first if first <= SMALL_READ_BYTES else HEAD_BYTES)
@@ -123,7 +120,7 @@ class RadosObjects(base.ObjectStore):
         if head.kind is Kind.WHOLE:
             return self._read_whole(key, head, stored, offset, buffer)
         try:
-            count = self._stripes(key).read(key, head, offset, buffer, end)
+            count = self._stripes(key).read(key, head, offset, buffer)
         except AbsentError:
             present = self._head(key)
             if present is None or not present.is_there:
@@ -141,13 +138,6 @@ class RadosObjects(base.ObjectStore):
             content = self._stored(key, size, HEAD_BYTES + offset)
         buffer[: len(content)] = content
         return len(content)
-
-    def read_many(
-        self, ranges: Sequence[base.ReadRange], deadline_seconds: float | None = None
-    ) -> Sequence[exception.AcstorError | None]:
-        """Fill the buffers of several ranges; the stripes of each are read at once."""
-        end = None if deadline_seconds is None else time.monotonic() + deadline_seconds
-        return [self._read_range(one, end) for one in ranges]
 
     def size(self, key: str) -> int:
         """Return the size of an object in bytes."""

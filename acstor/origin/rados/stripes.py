@@ -1,7 +1,6 @@
 """Stripes of large objects: RADOS objects of 4 MiB, so that all OSDs share in a read."""
 
 import collections
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,9 +39,7 @@ class Stripes:
             while pending:
                 self._cluster.completed(pending.popleft(), what)
 
-    def read(
-        self, key: str, head: Head, offset: int, buffer: memoryview, end: float | None = None
-    ) -> int:
+    def read(self, key: str, head: Head, offset: int, buffer: memoryview) -> int:
         """Read into ``buffer``, all stripes at once; return the number of bytes.
 
         :raises AbsentError: when a stripe is not there (any more).
@@ -54,8 +51,6 @@ class Stripes:
         for group in (
             pieces[first : first + IN_FLIGHT_MAX] for first in range(0, len(pieces), IN_FLIGHT_MAX)
         ):
-            if end is not None and time.monotonic() >= end:
-                raise exception.DeadlineError(f"there was no time to read {key}")
             found = self._read_group(key, head, group)
             for number, _, length in group:
                 if len(found[number]) != length:
