@@ -100,7 +100,7 @@ class DiskFormat(Protocol):
 
 
 class _Filler:
-    """What both forms of storing a disk do alike."""
+    """Parts that both forms of storing a disk share."""
 
     _builder: native.ImageBuilder | native.DiskBuilder
     _packs: PackFiller | CompressedPackFiller
