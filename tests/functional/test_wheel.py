@@ -1,5 +1,6 @@
 """The built wheel: complete, importable, one for every Python from 3.11 on."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -12,10 +13,22 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Build the wheel as an operator's build host does, with the installed build requirements."""
+    """Build the wheel as an operator's build host does, with the installed build requirements.
+
+    Its metadata and files are made outside the tree: other tests find their entry points there,
+    and stevedore remembers for two minutes what it found while they were being written.
+    """
     folder = tmp_path_factory.mktemp("wheel")
+    outside = tmp_path_factory.mktemp("build")
+    settings = outside / "distutils.cfg"
+    settings.write_text(f"[build]\nbuild_base = {outside}\n[egg_info]\negg_base = {outside}\n")
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
-    subprocess.run([*build, "-w", str(folder), str(ROOT)], check=True, timeout=1200)
+    subprocess.run(
+        [*build, "-w", str(folder), str(ROOT)],
+        env=os.environ | {"DIST_EXTRA_CONFIG": str(settings)},
+        check=True,
+        timeout=1200,
+    )
     (found,) = folder.glob("*.whl")
     return found
 
