@@ -90,6 +90,7 @@ class RunDirectory:
             return False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         except BlockingIOError:
             return True
         finally:
@@ -138,8 +139,12 @@ class RunDirectory:
         self.release()
 
     def release(self) -> None:
-        """Own the run no longer."""
+        """Own the run no longer.
+
+        Not by closing alone: a child that is being started has a copy of the descriptor.
+        """
         if self._lock_fd is not None:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             os.close(self._lock_fd)
             self._lock_fd = None
 

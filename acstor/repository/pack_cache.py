@@ -121,7 +121,12 @@ class PackCache:
             os.write(self._descriptor, record)
 
     def close(self) -> None:
-        """Close the file and release its lock."""
+        """Close the file and release its lock.
+
+        The lock first: a child that is being started holds it with its copy of the file.
+        """
+        if self._is_writer:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
     def _start_anew(self) -> None:

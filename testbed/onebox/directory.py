@@ -83,4 +83,5 @@ class OneBoxDirectory:
                 ) from error
             yield
         finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child being started has a copy of it
             os.close(descriptor)

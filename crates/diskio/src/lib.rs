@@ -1,15 +1,17 @@
 //! Files on this host's disk, as the chunk store and the local logs of volumes use them.
 //!
-//! Functions over an open file, without state: reservation of disk space, reads and writes at
-//! offsets, write-back in steps, and what the page cache has of a file. Each owner of files has its
-//! own seam over them, at which its tests put in a disk that fails.
+//! Over an open file: reservation of disk space, reads and writes at offsets, write-back in steps,
+//! what the page cache has of it, and its lock. Each owner of files has its own seam over them, at
+//! which its tests put in a disk that fails.
 
+mod file_lock;
 mod page_cache;
 mod positioned;
 mod reservation;
 pub mod residency;
 mod writeback;
 
+pub use file_lock::FileLock;
 pub use page_cache::{forget_pages, read_direct};
 pub use positioned::{read_cached, write_all_at};
 pub use reservation::{DiskSpace, preallocate, space};

@@ -5,10 +5,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use acstor_diskio::FileLock;
 use acstor_types::ChunkSize;
 use memmap2::MmapRaw;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use crate::disk::{Disk, SlotFile};
 use crate::format::{RECORD_LEN, STORE_VERSION, SUPERBLOCK_LEN, Superblock, SuperblockError};
@@ -39,7 +38,7 @@ pub(crate) struct Directory {
     pub slots_path: PathBuf,
     pub records_path: PathBuf,
     /// Declared last: files are closed before another process may open them.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Geometry {
@@ -140,26 +139,29 @@ pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error
     move |source| StoreError::Io { action, path, source }
 }
 
-fn lock(directory: &Path) -> Result<File, StoreError> {
+fn lock(directory: &Path) -> Result<FileLock, StoreError> {
     let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let mut file = options.open(&path).map_err(failed("open", &path))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            let mut text = String::new();
-            let pid = file.take(32).read_to_string(&mut text).ok().and_then(|_| {
-                text.trim().parse().ok() // the owner may just be writing it
-            });
-            return Err(StoreError::Locked { path: directory.to_owned(), pid });
+    let file = options.open(&path).map_err(failed("open", &path))?;
+    let lock = FileLock::try_exclusive(file).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            StoreError::Locked { path: directory.to_owned(), pid: owner_of(&path) }
         }
-        Err(error) => return Err(failed("lock", &path)(error.into())),
-    }
+        _ => failed("lock", &path)(error),
+    })?;
+    let mut file = lock.file();
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(failed("write", &path))?;
-    Ok(file)
+    Ok(lock)
+}
+
+/// Returns the process that the lock file names, or `None` while its owner is writing it.
+fn owner_of(path: &Path) -> Option<u32> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Returns the superblock, or `None` when there is none or it is damaged: the records say the

@@ -9,10 +9,10 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use acstor_diskio::{DiskSpace, forget_pages, preallocate, read_direct};
+use acstor_diskio::{DiskSpace, FileLock, forget_pages, preallocate, read_direct};
 use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
-use rustix::fs::{Advice, FlockOperation, fadvise, flock};
+use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
 
 use crate::segments::file_budget::{FileBudget, Taken};
@@ -134,7 +134,7 @@ pub struct HostDirectory {
     path: PathBuf,
     directory: File,
     /// Holds the lock on the directory while it is open.
-    lock: Mutex<Option<File>>,
+    lock: Mutex<Option<FileLock>>,
     budget: FileBudget,
 }
 
@@ -164,7 +164,7 @@ impl HostDirectory {
         let mut options = OpenOptions::new();
         let lock =
             options.write(true).create(true).truncate(false).mode(0o600).open(path.join(LOCK))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let lock = FileLock::try_exclusive(lock)?;
         let directory = File::open(path)?;
         Ok(HostDirectory { path: path.to_owned(), directory, lock: Mutex::new(Some(lock)), budget })
     }
