@@ -21,13 +21,32 @@ GUESTS = DEFAULT_ROOT / "guests"
 TEST_TIMEOUT_S = 1200
 LAST_MODULES = ("test_volume_faults", "test_without_acstor", "test_bad_luck")
 """Modules that take services down: they come after those that need the services."""
+SIDE_BY_SIDE = (
+    "test_image_life",
+    "test_moves",
+    "test_networks",
+    "test_servers",
+    "test_snapshots",
+    "test_volume_moves",
+    "test_volume_types",
+    "test_volumes",
+)
+"""Modules of what users do to their own servers and volumes, at the same time if need be."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the disruptive tests last; give each the time that emulated guests need."""
+    """Put the disruptive tests last; give each the time that emulated guests need.
+
+    Mark those that need not have the one-box for themselves.
+    """
     for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+        if HERE not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+        if item.path.stem in SIDE_BY_SIDE and not {"disruptive", "alone"} & set(item.keywords):
+            item.add_marker("side_by_side")
     items.sort(key=_rank)
 
 

@@ -142,6 +142,7 @@ def test_server_rescued_boots_the_rescue_image(
     server.assert_on_link()
 
 
+@pytest.mark.alone
 def test_servers_of_an_image_share_its_bytes(
     box: RunningBox, tiny: Template, instances: Instances
 ) -> None:

@@ -47,6 +47,7 @@ def test_snapshot_without_its_mark_boots_through_a_link(
     assert not box.nova_downloads(snapshot.id)
 
 
+@pytest.mark.alone
 @pytest.mark.extended
 def test_snapshots_are_registered_where_the_operator_wants_them(
     box: RunningBox, tiny: Template, instances: Instances

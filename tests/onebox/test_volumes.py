@@ -26,7 +26,7 @@ from testbed.fixtures.volumes import (  # fmt: skip
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 
 CONSISTENT = "consistent"
-USER = "una"
+USER = "ursula"
 
 
 @pytest.fixture(scope="module")
