@@ -5,6 +5,8 @@ meanwhile may be counted as before or as after.
 """
 
 import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 from acstor import exception, native
 from acstor.origin.base import ObjectStore
@@ -12,25 +14,27 @@ from acstor.repository import layout, pack_reader
 from acstor.repository.repository import Repository
 from acstor.repository.subjects import UNREADABLE, Subject, Subjects
 
+Owner = TypeVar("Owner", bound=Hashable)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SubjectSpace:
-    """Stored bytes of an image, a volume or a snapshot."""
+class OwnerSpace(Generic[Owner]):
+    """Stored bytes that an owner needs: an image, a volume, a snapshot, or all of a project."""
 
-    subject: Subject
+    owner: Owner
     used_bytes: int
     """Bytes of chunks, as they are stored, that it needs."""
     unique_bytes: int
-    """Bytes of these that nothing else needs."""
+    """Bytes of these that no other owner needs."""
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes that something else needs, too."""
+        """Bytes that another owner needs, too."""
         return self.used_bytes - self.unique_bytes
 
 
 @dataclasses.dataclass(slots=True)
-class Space:
+class Space(Generic[Owner]):
     """Stored bytes of a repository's packs: the sum of overhead, live and garbage."""
 
     packs: int = 0
@@ -41,30 +45,40 @@ class Space:
     """Bytes of chunks that something needs."""
     garbage_bytes: int = 0
     """Bytes of all else, of packs that nothing needs whole."""
-    subjects: list[SubjectSpace] = dataclasses.field(default_factory=list)
+    owners: list[OwnerSpace[Owner]] = dataclasses.field(default_factory=list)
     unreadable: list[Subject] = dataclasses.field(default_factory=list)
     """Subjects whose record or manifest is not readable: what they need counts as garbage."""
 
 
-def account(repository: Repository) -> Space:
-    """Add up what the packs of a repository hold.
+def account(repository: Repository) -> Space[Subject]:
+    """Add up what the packs of a repository hold, for each image, volume and snapshot.
 
     :raises UnavailableError: when the origin cannot be reached.
     """
-    space = Space()
+    return account_owners(repository, lambda subject: subject)
+
+
+def account_owners(repository: Repository, owner_of: Callable[[Subject], Owner]) -> Space[Owner]:
+    """Add up what the packs of a repository hold, for each owner of images, volumes and snapshots.
+
+    :param owner_of: of a subject; what subjects of one owner share is counted once.
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    space: Space[Owner] = Space()
     # The packs first: one that a registration stores meanwhile would count as garbage.
     sizes = _sizes(repository.origin)
     runs = native.SpaceAccount()
-    subjects = list(Subjects(repository).all())
-    for owner, subject in enumerate(subjects):
+    numbers: dict[Owner, int] = {}
+    subjects = Subjects(repository)
+    for subject in subjects.all():
         try:
-            _add(Subjects(repository), subject, owner, runs)
+            _add(subjects, subject, numbers.setdefault(owner_of(subject), len(numbers)), runs)
         except UNREADABLE:
             space.unreadable.append(subject)
-    live, owners = runs.totals()
-    for subject, sums in zip(subjects, map(owners.get, range(len(subjects))), strict=True):
-        if sums is not None:
-            space.subjects.append(SubjectSpace(subject, *sums))
+    live, sums = runs.totals()
+    for owner, number in numbers.items():
+        if number in sums:
+            space.owners.append(OwnerSpace(owner, *sums[number]))
     space.packs, space.stored_bytes = len(sizes), sum(sizes.values())
     for pack, live_bytes in live:
         if pack in sizes:

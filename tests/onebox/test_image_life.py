@@ -96,6 +96,15 @@ def is_missing(path: pathlib.Path) -> bool:
     return not path.exists()
 
 
+def test_bytes_of_a_project_are_told(box: RunningBox, tiny: Template) -> None:
+    """The administrator's project owns the images of the tests, and what they need is stored."""
+    assert box.registry_entry(tiny.id) is not None
+    rows = box.controller.acstor("repository", "space", "--by", "project")
+    found = {row["project_id"]: row for row in rows}
+    project = found[box.api.connection.current_project_id]
+    assert project["used_bytes"] == project["unique_bytes"] + project["shared_bytes"] > 0
+
+
 @pytest.mark.extended
 def test_deleted_image_without_servers_is_withdrawn(box: RunningBox, tiny: Template) -> None:
     """Nobody uses it: its links go from all hosts, and other images of its content stay."""

@@ -6,7 +6,7 @@ import pytest
 
 from acstor.origin import memory
 from acstor.repository import layout, upgrade
-from acstor.repository.accounting import account
+from acstor.repository.accounting import account, account_owners
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
 from acstor.repository.volumes.store import NewVolume, VolumeStore
@@ -21,8 +21,8 @@ def repository(request: pytest.FixtureRequest) -> Repository:
 def chunks_of(repository: Repository) -> dict[str, tuple[int, int]]:
     """Return by id what each image, volume and snapshot needs, and needs alone, in chunks."""
     return {
-        one.subject.id: (one.used_bytes // CHUNK_SIZE, one.unique_bytes // CHUNK_SIZE)
-        for one in account(repository).subjects
+        one.owner.id: (one.used_bytes // CHUNK_SIZE, one.unique_bytes // CHUNK_SIZE)
+        for one in account(repository).owners
     }
 
 
@@ -91,3 +91,16 @@ def test_unreadable_manifest_is_named() -> None:
     space = account(repository)
     assert [subject.id for subject in space.unreadable] == [image_id(0)]
     assert space.live_bytes == 2 * CHUNK_SIZE
+
+
+def test_what_disks_of_an_owner_share_is_counted_once(repository: Repository) -> None:
+    register(repository, 0, disk(1, 2, 3))
+    register(repository, 1, disk(2, 3, 4))
+    register(repository, 2, disk(4, 5))
+    owners = {image_id(0): "a", image_id(1): "a", image_id(2): "b"}
+    found = account_owners(repository, lambda subject: owners[subject.id]).owners
+    chunks = {one.owner: (one.used_bytes, one.unique_bytes, one.shared_bytes) for one in found}
+    assert chunks == {
+        "a": (4 * CHUNK_SIZE, 3 * CHUNK_SIZE, CHUNK_SIZE),
+        "b": (2 * CHUNK_SIZE, CHUNK_SIZE, CHUNK_SIZE),
+    }

@@ -1,0 +1,108 @@
+"""Projects of images, volumes and snapshots, as Glance and Cinder say."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from oslo_config import cfg
+
+from acstor import exception, identity, untrusted_json
+from acstor.conf import cinder
+from acstor.repository.subjects import Kind, Subject
+
+if TYPE_CHECKING:
+    from keystoneauth1.adapter import Adapter
+
+PAGE_SIZE = 1000
+PAGES_MAX = 10_000
+CONNECT_RETRIES = 2
+VOLUME_FIELDS = ("os-vol-mig-status-attr:name_id", "os-vol-tenant-attr:tenant_id")
+"""Of a volume: the name that drivers know it by where that is not its id; its project."""
+SNAPSHOT_PROJECT = "os-extended-snapshot-attributes:project_id"
+
+
+def projects_of(conf: cfg.ConfigOpts) -> dict[Subject, str]:
+    """Return the id of the project of every image, volume and snapshot.
+
+    Asks Glance and Cinder with the credentials of ``[keystone]``, whose user needs to be admin.
+
+    :raises ConfigurationError: when no credentials are configured.
+    :raises InvalidError: when these are refused.
+    :raises UnavailableError: when Keystone, Glance or Cinder does not answer.
+    """
+    from acstor.registrar.image_service.opening import open_image_service
+
+    session = identity.open_session(conf)
+    images = open_image_service(conf, session).list_images()
+    found = {Subject(Kind.IMAGE, image.id): image.owner for image in images}
+    adapter = identity.open_adapter(conf, cinder.GROUP, session, cinder.SERVICE_TYPE)
+    block = BlockStorage(adapter)
+    found.update(map(volume_of, block.list("volumes")))
+    found.update(map(snapshot_of, block.list("snapshots")))
+    return found
+
+
+def volume_of(fields: Mapping[str, Any]) -> tuple[Subject, str]:
+    """Return a volume that Cinder describes, as repositories name it, and its project."""
+    name_id, project = map(fields.get, VOLUME_FIELDS)
+    return Subject(Kind.VOLUME, str(name_id or fields["id"])), str(project or "")
+
+
+def snapshot_of(fields: Mapping[str, Any]) -> tuple[Subject, str]:
+    """Return a snapshot that Cinder describes, and its project."""
+    return Subject(Kind.SNAPSHOT, str(fields["id"])), str(fields.get(SNAPSHOT_PROJECT) or "")
+
+
+class BlockStorage:
+    """Cinder, as far as it lists volumes and snapshots of all projects.
+
+    :param adapter: keystoneauth's, for the block storage service.
+    """
+
+    def __init__(self, adapter: "Adapter") -> None:
+        """Keep what to ask with; nothing is asked yet."""
+        self._adapter = adapter
+
+    def list(self, kind: str) -> Iterator[Mapping[str, Any]]:
+        """Yield every volume or snapshot that Cinder describes, page after page.
+
+        :raises InvalidError: when Cinder refuses the credentials.
+        :raises UnavailableError: when it does not answer, or answers nonsense.
+        """
+        marker = ""
+        for _ in range(PAGES_MAX):
+            page = _page(self._ask(f"/{kind}/detail", marker), kind)
+            if not page:  # not a short one: Cinder's osapi_max_limit may be below what is asked for
+                return
+            yield from page
+            marker = f"&marker={page[-1]['id']}"
+        raise exception.UnavailableError(f"Cinder lists more than {PAGES_MAX} pages of {kind}")
+
+    def _ask(self, path: str, marker: str) -> object:
+        from keystoneauth1 import exceptions
+
+        try:
+            response = self._adapter.get(
+                f"{path}?all_tenants=1&limit={PAGE_SIZE}{marker}", connect_retries=CONNECT_RETRIES
+            )
+            return untrusted_json.load(response.content, "the answer")
+        except (exceptions.Unauthorized, exceptions.Forbidden) as error:
+            raise exception.InvalidError(
+                "Cinder does not let this user list the volumes of all projects",
+                hint="give the user of [keystone] the role admin",
+            ) from error
+        except (exceptions.ClientException, ValueError) as error:
+            raise exception.UnavailableError(
+                f"Cinder's volumes cannot be listed: {type(error).__name__}",
+                hint="check [keystone] and [cinder], and that Keystone and Cinder answer",
+            ) from error
+
+
+def _page(answer: object, kind: str) -> list[Mapping[str, Any]]:
+    found = answer.get(kind) if isinstance(answer, Mapping) else None
+    if not isinstance(found, list) or not all(_has_id(each) for each in found):
+        raise exception.UnavailableError(f"Cinder answers nonsense about {kind}")
+    return found
+
+
+def _has_id(fields: object) -> bool:
+    return isinstance(fields, Mapping) and isinstance(fields.get("id"), str)
