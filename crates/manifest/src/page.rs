@@ -81,6 +81,14 @@ pub trait RawPages {
     fn read(&self, number: u32, page: &mut PageBytes) -> Result<(), Self::Error>;
 }
 
+impl<T: RawPages + ?Sized> RawPages for Arc<T> {
+    type Error = T::Error;
+
+    fn read(&self, number: u32, page: &mut PageBytes) -> Result<(), T::Error> {
+        (**self).read(number, page)
+    }
+}
+
 /// A manifest that is wholly in memory.
 #[derive(Clone, Debug)]
 pub struct RawBytes<B>(pub B);

@@ -23,6 +23,8 @@ pub const PAGE_READS_MAX: usize = 16;
 /// Look-ups that do so for anybody but a guest at a time: half of `PAGE_READS_MAX`, so that a guest that
 /// waits has a permit left.
 pub const PAGE_READS_OF_OTHERS_MAX: usize = 8;
+/// Memory for pages of one pass over a manifest, bytes: it needs each page once.
+pub const PASS_PAGES_BYTES: usize = 256 << 10;
 /// Failures in a row of the local disk to give a manifest before that counts as damaged: a bad sector
 /// stays one, and only what is damaged is brought anew.
 pub const MANIFEST_FAILURES_MAX: u32 = 3;

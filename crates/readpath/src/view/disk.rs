@@ -15,7 +15,7 @@ use crate::ahead::streams::StreamTable;
 use crate::fetch::sources::Want;
 use crate::view::attachment::DiskRecords;
 use crate::view::disk_manifest::DiskManifest;
-use crate::view::disk_map::{Content, Digests, DiskMap, MapFault};
+use crate::view::disk_map::{Content, DiskMap, MapFault};
 use crate::view::disk_shape::DiskShape;
 use crate::view::extents::ExtentMap;
 use crate::view::manifest_source::ManifestFault;
@@ -254,7 +254,8 @@ impl Disk {
         mut visit: impl FnMut(u64, Digest) -> Result<(), ManifestFault>,
     ) -> Result<(), ManifestFault> {
         let map = self.latest();
-        let mut digests: Digests<'_> = map.digests(range);
+        let pass = map.pass()?;
+        let mut digests = pass.digests(range);
         digests.try_for_each(|found| found.and_then(|(index, digest)| visit(index, digest)))
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use acstor_manifest::{Header, RawPages, Reader, Stack};
+use acstor_manifest::{
+    Header, ManifestError, PAGE_LEN, PageCache, RawPages, Reader, Stack, VerifiedPages,
+};
 use acstor_types::{Digest, Manifest};
 
 use crate::view::disk_shape::DiskShape;
@@ -10,6 +12,9 @@ use crate::view::manifest_source::ManifestFault;
 
 /// Pages of one manifest as this host's disk has them.
 pub type LocalPages = dyn RawPages<Error = ManifestFault> + Send + Sync;
+
+/// A reader of a manifest of format 2, which waits for this host's disk.
+pub type PagedReader = Stack<VerifiedPages<Arc<LocalPages>>>;
 
 /// The manifest of a disk.
 #[derive(Clone, Debug)]
@@ -34,6 +39,14 @@ impl DiskManifest {
         match self {
             DiskManifest::Whole(manifest) => manifest.digest(),
             DiskManifest::Paged(manifest) => manifest.top().0.name(),
+        }
+    }
+
+    /// Bytes of the manifest and of those below it.
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            DiskManifest::Whole(manifest) => manifest.as_bytes().len() as u64,
+            DiskManifest::Paged(manifest) => manifest.len_bytes(),
         }
     }
 
@@ -91,6 +104,23 @@ impl PagedManifest {
     /// Shape of the disk.
     pub fn shape(&self) -> DiskShape {
         DiskShape::from(&*self.top().0)
+    }
+
+    /// A reader of it, which keeps the pages that it needs in `cache`.
+    ///
+    /// # Errors
+    /// [`ManifestError`] when the levels do not fit each other.
+    pub fn reader(&self, cache: &Arc<PageCache>) -> Result<PagedReader, ManifestError> {
+        let levels = self.levels.iter().map(|(header, raw)| {
+            let pages = VerifiedPages::new(header.clone(), cache.clone(), raw.clone());
+            Reader::new(header.clone(), pages)
+        });
+        Stack::new(levels.collect())
+    }
+
+    fn len_bytes(&self) -> u64 {
+        let pages = |level: &Level| u64::from(level.0.sections().page_count());
+        self.levels.iter().map(pages).sum::<u64>() * PAGE_LEN as u64
     }
 
     /// Name of the content; `None` where the topmost manifest is a delta.

@@ -7,16 +7,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use acstor_manifest::{
-    CachedPages, Chunk, ManifestError, PageBytes, PageCache, PageError, PageSource, RawPages,
-    Reader, Stack, VerifiedPages,
+    CachedPages, Chunk, ManifestError, PageCache, PageError, PageSource, Reader, Stack,
 };
 use acstor_types::{Digest, Entry, Manifest};
 
-use crate::ExtentKind;
 use crate::origin::stored_place::StoredPlace;
-use crate::view::disk_manifest::{DiskManifest, LocalPages, PagedManifest};
+use crate::view::disk_manifest::{DiskManifest, PagedManifest, PagedReader};
 use crate::view::disk_shape::DiskShape;
 use crate::view::manifest_source::ManifestFault;
+use crate::{ExtentKind, limits};
 
 /// Reason why a look-up that may not wait has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,18 +51,6 @@ pub(crate) struct Content {
 /// Chunks with content of a range, ascending, with their digests.
 pub(crate) type Digests<'a> = Box<dyn Iterator<Item = Result<(u64, Digest), ManifestFault>> + 'a>;
 
-/// The pages of one level, for a source that waits.
-#[derive(Clone)]
-struct Raw(Arc<LocalPages>);
-
-impl RawPages for Raw {
-    type Error = ManifestFault;
-
-    fn read(&self, number: u32, page: &mut PageBytes) -> Result<(), ManifestFault> {
-        self.0.read(number, page)
-    }
-}
-
 /// A manifest of format 2 over a cache of pages.
 pub(crate) struct PagedMap {
     manifest: PagedManifest,
@@ -71,7 +58,7 @@ pub(crate) struct PagedMap {
     /// Pages in memory.
     cached: Stack<CachedPages>,
     /// Pages in memory, or read from this host's disk.
-    waiting: Stack<VerifiedPages<Raw>>,
+    waiting: PagedReader,
 }
 
 impl PagedMap {
@@ -79,13 +66,9 @@ impl PagedMap {
         let cached = manifest.levels().iter().map(|(header, _)| {
             Reader::new(header.clone(), CachedPages::new(header.clone(), cache.clone()))
         });
-        let waiting = manifest.levels().iter().map(|(header, raw)| {
-            let pages = VerifiedPages::new(header.clone(), cache.clone(), Raw(raw.clone()));
-            Reader::new(header.clone(), pages)
-        });
         Ok(PagedMap {
             cached: Stack::new(cached.collect())?,
-            waiting: Stack::new(waiting.collect())?,
+            waiting: manifest.reader(cache)?,
             shape: manifest.shape(),
             manifest,
         })
@@ -131,6 +114,33 @@ fn digest_of(entry: Entry) -> Option<Digest> {
     match entry {
         Entry::Zero => None,
         Entry::Chunk { digest, .. } => Some(digest),
+    }
+}
+
+/// A pass over many chunks of a disk, each of which is looked at once.
+pub(crate) enum Pass<'a> {
+    Whole(&'a Manifest),
+    Paged(PagedReader),
+}
+
+impl Pass<'_> {
+    /// The chunks with content within `range`, at a cost by their number. Waits for this host's disk;
+    /// ends after the first error.
+    pub(crate) fn digests(&self, range: Range<u64>) -> Digests<'_> {
+        match self {
+            Pass::Whole(manifest) => {
+                let range = range.start..range.end.min(manifest.chunk_count());
+                Box::new(range.filter_map(|index| {
+                    let digest = manifest.entry(index).and_then(digest_of)?;
+                    Some(Ok((index, digest)))
+                }))
+            }
+            Pass::Paged(reader) => Box::new(
+                reader
+                    .entries(range)
+                    .map(|found| found.map(|found| (found.index, found.entry.chunk.digest))),
+            ),
+        }
     }
 }
 
@@ -229,23 +239,18 @@ impl DiskMap {
         }
     }
 
-    /// The chunks with content within `range`, at a cost by their number. Waits for this host's disk;
-    /// ends after the first error.
-    pub(crate) fn digests(&self, range: Range<u64>) -> Digests<'_> {
-        match self {
-            DiskMap::Whole(manifest) => {
-                let range = range.start..range.end.min(manifest.chunk_count());
-                Box::new(range.filter_map(|index| {
-                    let digest = manifest.entry(index).and_then(digest_of)?;
-                    Some(Ok((index, digest)))
-                }))
+    /// Begins a pass over many chunks, which leaves the cache to those who read.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub(crate) fn pass(&self) -> Result<Pass<'_>, ManifestFault> {
+        Ok(match self {
+            DiskMap::Whole(manifest) => Pass::Whole(manifest),
+            DiskMap::Paged(map) => {
+                let pages = Arc::new(PageCache::new(limits::PASS_PAGES_BYTES));
+                Pass::Paged(map.manifest.reader(&pages)?)
             }
-            DiskMap::Paged(map) => Box::new(
-                map.waiting
-                    .entries(range)
-                    .map(|found| found.map(|found| (found.index, found.entry.chunk.digest))),
-            ),
-        }
+        })
     }
 
     /// As [`crate::BlockView::next_extent`], of a manifest of format 2 whose pages are in memory; `None`
@@ -290,7 +295,8 @@ impl DiskMap {
             }
         }
         let count = self.shape().chunk_count;
-        let (mut ours, mut theirs) = (self.digests(0..count), other.digests(0..count));
+        let (ours, theirs) = (self.pass()?, other.pass()?);
+        let (mut ours, mut theirs) = (ours.digests(0..count), theirs.digests(0..count));
         loop {
             let (one, other) = (ours.next().transpose()?, theirs.next().transpose()?);
             if one != other {

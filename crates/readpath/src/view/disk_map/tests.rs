@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::scenarios::paged_image::{TestPages, content, disk, stored};
+use crate::view::disk_manifest::LocalPages;
 use crate::view::extents::ExtentMap;
 
 const CHUNK: u64 = 4096;
@@ -102,7 +103,8 @@ fn check(forms: &[DiskMap], model: &BTreeMap<u64, u64>, size: u64) {
             assert_eq!(map.digest_at_hand(index), Ok(digest(index)));
             assert_eq!(map.digest(index), Ok(digest(index)));
         }
-        let all: Vec<(u64, Digest)> = map.digests(0..u64::MAX).map(Result::unwrap).collect();
+        let all: Vec<(u64, Digest)> =
+            map.pass().unwrap().digests(0..u64::MAX).map(Result::unwrap).collect();
         let expected: Vec<_> =
             model.keys().map(|index| (*index, digest(*index).unwrap())).collect();
         assert_eq!(all, expected);
@@ -195,7 +197,9 @@ fn test_largest_disk_costs_by_its_data() {
     let (manifest, pages) = paged(&[builder.finish().unwrap().to_bytes().unwrap()]);
     let map = map(manifest);
     assert_eq!(map.shape().chunk_count, 1 << 30);
-    let found: Vec<u64> = map.digests(0..u64::MAX).map(|found| found.unwrap().0).collect();
+    let pass = map.pass().unwrap();
+    let found: Vec<u64> = pass.digests(0..u64::MAX).map(|found| found.unwrap().0).collect();
+    assert_eq!(map.content_at_hand(5), Err(MapFault::Missing), "the cache is for others");
     assert_eq!(found, [5, 1 << 29, last]);
     assert_eq!(map.content(6).unwrap(), None);
     map.bring_extent(6 * 65_536, ExtentKind::Data).unwrap();
