@@ -6,15 +6,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use acstor_readpath::BlockView;
-use acstor_types::{DiskId, Manifest};
+use acstor_readpath::{BlockView, DiskManifest, ManifestSource};
+use acstor_types::DiskId;
 
-use super::images::read_manifest;
+use super::images::open_manifest;
 use super::{Host, HostError};
 
 /// One use of a disk as the base of a volume; given back by [`Host::detach_base`].
 pub(super) struct Base {
-    pub(super) manifest: Manifest,
+    pub(super) manifest: DiskManifest,
     pub(super) view: Arc<dyn BlockView>,
 }
 
@@ -24,8 +24,10 @@ impl Host {
     /// # Errors
     /// [`HostError`] when the manifest is invalid or other content is attached under its id.
     pub(super) fn attach_base(&self, path: &Path) -> Result<Base, HostError> {
-        let manifest = read_manifest(path)?;
-        let disk = manifest.disk_id();
+        let manifest = open_manifest(path)?.read();
+        let manifest =
+            manifest.map_err(|fault| HostError::ManifestFault { path: path.to_owned(), fault })?;
+        let disk = manifest.shape().disk_id;
         let _one_at_a_time = self.parts.disk_changes.lock();
         let view = self.parts.read_path.attach(manifest.clone())?;
         *self.parts.bases.lock().entry(disk).or_insert(0) += 1;

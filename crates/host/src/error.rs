@@ -9,7 +9,7 @@ use acstor_peer::PeerError;
 use acstor_readpath::{ManifestFault, ReadPathError};
 use acstor_ring::RingError;
 use acstor_store::StoreError;
-use acstor_types::{DiskId, ErrorKind, ManifestError};
+use acstor_types::{DiskId, ErrorKind};
 
 /// Error of the data plane in a request of its host process.
 #[derive(Debug, thiserror::Error)]
@@ -67,15 +67,7 @@ pub enum HostError {
     /// No image of that id is attached.
     #[error("image {0} is not attached")]
     NotAttached(DiskId),
-    /// A manifest file that holds no valid manifest.
-    #[error("{}: {source}", path.display())]
-    Manifest {
-        /// The file.
-        path: PathBuf,
-        /// Failure that was the cause.
-        source: ManifestError,
-    },
-    /// A manifest file that cannot be offered.
+    /// A manifest file that cannot be read.
     #[error("{}: {fault}", path.display())]
     ManifestFault {
         /// The file.
@@ -150,10 +142,6 @@ impl HostError {
             HostError::VolumeNotOwned(_) => ErrorKind::Fenced,
             HostError::Overlay(error) => error.kind(),
             HostError::Nbd(error) => error.kind(),
-            HostError::Manifest { source, .. } => match source.kind() {
-                ErrorKind::Unsupported => ErrorKind::Unsupported,
-                _ => ErrorKind::Invalid,
-            },
             HostError::ManifestFault { fault, .. } => match fault.kind {
                 ErrorKind::Corrupt => ErrorKind::Invalid,
                 kind => kind,

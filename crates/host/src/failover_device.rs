@@ -279,6 +279,13 @@ impl BlockDevice for FailoverDevice {
         }
     }
 
+    fn prepare_extents(&self, offset: u64, len: u64, max: usize) -> Option<DeviceFuture<()>> {
+        match &*self.shared.mode.read() {
+            Mode::Active(device) => device.prepare_extents(offset, len, max),
+            _ => None,
+        }
+    }
+
     fn prefetch(&self, offset: u64, len: u64) -> Done<()> {
         match &*self.shared.mode.read() {
             Mode::Active(device) => device.prefetch(offset, len),

@@ -7,8 +7,7 @@ use std::time::Duration;
 use acstor_fuse::Detached;
 use acstor_readpath::limits::MANIFEST_IDLE;
 use acstor_readpath::{DiskShape, ManifestFile, ManifestSource, ManifestState};
-use acstor_types::{Digest, DiskId, Manifest};
-use bytes::Bytes;
+use acstor_types::{Digest, DiskId};
 use serde_json::{Value, json};
 
 use super::{Host, HostError, Parts};
@@ -50,8 +49,7 @@ impl Host {
         hidden: bool,
         digest: Option<Digest>,
     ) -> Result<Value, HostError> {
-        let file = std::fs::File::open(path).and_then(ManifestFile::new);
-        let file = file.map_err(|source| HostError::File { path: path.to_owned(), source })?;
+        let file = open_manifest(path)?;
         let refused = |fault| HostError::ManifestFault { path: path.to_owned(), fault };
         let (shape, digest) = match digest {
             Some(digest) => (file.shape().map_err(refused)?, digest),
@@ -194,9 +192,7 @@ pub(super) async fn release_idle_manifests(parts: Arc<Parts>) {
     }
 }
 
-pub(super) fn read_manifest(path: &Path) -> Result<Manifest, HostError> {
-    let bytes =
-        std::fs::read(path).map_err(|source| HostError::File { path: path.to_owned(), source })?;
-    Manifest::parse(Bytes::from(bytes))
-        .map_err(|source| HostError::Manifest { path: path.to_owned(), source })
+pub(super) fn open_manifest(path: &Path) -> Result<ManifestFile, HostError> {
+    let file = std::fs::File::open(path).and_then(ManifestFile::new);
+    file.map_err(|source| HostError::File { path: path.to_owned(), source })
 }

@@ -9,7 +9,8 @@ use acstor_nbd::{Export, ExportToken, NbdServer, RateLimits, ServerConfig};
 use acstor_overlay::{
     Durability, Folded, LogRange, Opening, OriginSink, PushPoint, Volume, VolumeState, adopt_log,
 };
-use acstor_types::{DiskId, Manifest};
+use acstor_readpath::DiskManifest;
+use acstor_types::DiskId;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,7 +60,7 @@ pub(super) struct OpenVolume {
 pub(super) struct OwnedVolume {
     pub(super) overlay: Arc<Volume>,
     /// Manifest below the overlay, one use of it.
-    pub(super) base: Mutex<Option<Manifest>>,
+    pub(super) base: Mutex<Option<DiskManifest>>,
     /// As the caller gave it.
     durability: Mutex<Value>,
     /// A fold that the caller has not installed yet.
@@ -282,8 +283,8 @@ impl Host {
         }
     }
 
-    fn give_back(&self, base: Option<Manifest>) {
-        base.into_iter().for_each(|manifest| self.detach_base(manifest.disk_id()));
+    fn give_back(&self, base: Option<DiskManifest>) {
+        base.into_iter().for_each(|manifest| self.detach_base(manifest.shape().disk_id));
     }
 
     /// Fails every request from now on.
@@ -441,7 +442,7 @@ impl Host {
         let digest = base.manifest.digest();
         let folded = owned.folded.lock().take_if(|folded| folded.digest == digest);
         match folded {
-            Some(folded) => owned.overlay.set_base(base.view, &folded),
+            Some(folded) => owned.overlay.set_base(base.view, base.manifest.clone(), &folded),
             None => owned.overlay.replace_base(base.view, base.manifest.clone()),
         }
         self.give_back(owned.base.lock().replace(base.manifest));

@@ -3,13 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 use std::collections::BTreeMap;
+use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_host::{Host, HostError, Settings, VolumeSpec};
+use acstor_manifest::{Builder, Disk, Pack};
 use acstor_overlay::{OriginSink, SinkError};
-use acstor_types::{DiskId, ErrorKind};
+use acstor_types::{ChunkSize, Codec, Digest, DiskId, ErrorKind, PackId, StoredChunk};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -100,12 +102,16 @@ fn settings(directory: &Path) -> Settings {
 }
 
 fn spec(directory: &Path, epoch: u32, next: u64) -> VolumeSpec {
+    spec_over(directory, epoch, next, None)
+}
+
+fn spec_over(directory: &Path, epoch: u32, next: u64, manifest: Option<&Path>) -> VolumeSpec {
     serde_json::from_value(json!({
         "directory": directory.join(format!("log-{epoch}")),
         "epoch": epoch,
         "next": next,
         "size_bytes": VOLUME_BYTES,
-        "manifest_path": null,
+        "manifest_path": manifest,
         "logs": [],
         "durability": {"default": "write-back", "period_s": 60},
         "iops": 500,
@@ -147,6 +153,54 @@ fn test_volume_comes_is_handed_over_and_comes_back() {
     host.volume_fence(volume, "a test says so").unwrap();
     assert_eq!(state(&host, volume), "fenced");
     host.volume_close(volume);
+    assert!(host.volume_list().is_empty());
+}
+
+/// Writes a manifest of format 2 with one chunk, and returns its name.
+fn write_paged_manifest(path: &Path) -> String {
+    let id = PackId(Digest::of(b"pack"));
+    let pack = Pack { id, stored_bytes: 100, class: 1 };
+    let disk = Disk {
+        disk_id: DiskId::from_bytes([9; 16]),
+        size_bytes: VOLUME_BYTES,
+        chunk_size: ChunkSize::DEFAULT,
+        salt: [9; 16],
+        base: None,
+    };
+    let chunk = StoredChunk {
+        digest: Digest::of(b"chunk"),
+        offset: 4096,
+        stored_len: 100,
+        codec: Codec::Lz4,
+        is_incompressible: false,
+        crc: 0,
+    };
+    let mut builder = Builder::new(disk, Cursor::new(Vec::new())).unwrap();
+    let pack = builder.add_pack(pack).unwrap();
+    builder.push(3, pack, chunk).unwrap();
+    let mut built = builder.finish().unwrap();
+    std::fs::write(path, built.to_bytes().unwrap()).unwrap();
+    built.header().name().to_string()
+}
+
+#[test]
+fn test_volume_lies_over_a_manifest_of_format_2() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::open(settings(directory.path()), None).unwrap();
+    let (volume, sink) = (DiskId::from_bytes([7; 16]), Arc::new(MemorySink::default()));
+    let path = directory.path().join("manifest");
+    let name = write_paged_manifest(&path);
+    let over = |epoch| spec_over(directory.path(), epoch, 1, Some(&path));
+    host.volume_open(volume, &over(1), sink.clone()).unwrap();
+    assert_eq!(host.volume_status(volume).unwrap()["manifest"], name);
+    host.volume_set_base(volume, &path).unwrap();
+    host.volume_close(volume);
+
+    let mut content = std::fs::read(&path).unwrap();
+    content[200] ^= 1;
+    std::fs::write(&path, content).unwrap();
+    let refused = host.volume_open(volume, &over(2), sink).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
     assert!(host.volume_list().is_empty());
 }
 

@@ -229,7 +229,7 @@ fn hand_over(
         };
         manifest = Some((Manifest::parse(folded.content.clone()).unwrap(), folded.until.sequence));
         let view = Manifest::parse(folded.content.clone()).unwrap();
-        source.set_base(ManifestBase::view(&view, &origin.root), &folded);
+        source.set_base(ManifestBase::view(&view, &origin.root), view.into(), &folded);
     }
     let release = source.prepare_release().unwrap();
     let begun = Instant::now();
@@ -243,7 +243,9 @@ fn hand_over(
         epoch: 2,
         next: last.sequence + 1,
         // Its bytes travel, too.
-        manifest: manifest.inspect(|manifest| origin.carry(manifest.as_bytes().len() as u64)),
+        manifest: manifest
+            .inspect(|manifest| origin.carry(manifest.as_bytes().len() as u64))
+            .map(Into::into),
         logs: if first <= last.sequence { vec![log] } else { Vec::new() },
         ..opening(size_bytes)
     };

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use acstor_readpath::{BlockView, ExtentKind, ReadError, Segment as BaseSegment, limits};
+use acstor_readpath::{
+    BlockView, ExtentKind, PrepareFuture, ReadError, Segment as BaseSegment, limits,
+};
 
 use crate::segments::record::SECTOR;
-use crate::{DeviceError, DeviceErrorKind, DeviceExtent, OverlayError, Piece};
+use crate::{DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, OverlayError, Piece};
 
 /// The manifest under the overlay.
 pub(crate) struct Base(pub Arc<dyn BlockView>);
@@ -141,6 +143,60 @@ pub(crate) fn base_extent(base: Option<&Base>, offset: u64, end: u64) -> DeviceE
                 is_dirty: false,
             }
         }
+    }
+}
+
+/// Brings what tells the data of the base from its holes; as [`crate::BlockDevice::prepare_extents`].
+pub(crate) fn prepare_base_extents(
+    base: Arc<Base>,
+    offset: u64,
+    end: u64,
+    max: usize,
+) -> Option<DeviceFuture<()>> {
+    let end = end.min(base.0.size_bytes());
+    let left = max.saturating_mul(2);
+    let mut walk = ExtentWalk { base, at: offset, kind: ExtentKind::Data, end, left };
+    let mut unknown = Some(walk.next_unknown()?);
+    Some(Box::pin(async move {
+        while let Some(preparing) = unknown {
+            preparing.await.map_err(read_error)?;
+            walk.step();
+            unknown = walk.next_unknown();
+        }
+        Ok(())
+    }))
+}
+
+/// A walk from data to hole to data.
+struct ExtentWalk {
+    base: Arc<Base>,
+    at: u64,
+    kind: ExtentKind,
+    end: u64,
+    /// Steps.
+    left: usize,
+}
+
+impl ExtentWalk {
+    /// Goes on to where an answer is not here; `None`: all are.
+    fn next_unknown(&mut self) -> Option<PrepareFuture> {
+        while self.at < self.end && self.left > 0 {
+            let preparing = self.base.0.prepare_extent(self.at, self.kind);
+            if preparing.is_some() {
+                return preparing;
+            }
+            self.step();
+        }
+        None
+    }
+
+    fn step(&mut self) {
+        self.at = self.base.0.next_extent(self.at, self.kind).unwrap_or(self.end);
+        self.left -= 1;
+        self.kind = match self.kind {
+            ExtentKind::Data => ExtentKind::Hole,
+            ExtentKind::Hole => ExtentKind::Data,
+        };
     }
 }
 

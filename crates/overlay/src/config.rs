@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use acstor_types::{ChunkSize, DiskId, Manifest};
+use acstor_readpath::DiskManifest;
+use acstor_types::{ChunkSize, DiskId};
 
 use crate::{Durability, LogRange, OverlayError, limits};
 
@@ -66,7 +67,7 @@ pub struct Opening {
     /// Size of the disk, bytes.
     pub size_bytes: u64,
     /// The manifest that the base shows; `None`: there is no base.
-    pub manifest: Option<Manifest>,
+    pub manifest: Option<DiskManifest>,
     /// Closed ranges that lie over the manifest.
     pub logs: Vec<LogRange>,
     /// Durability of the regions: it decides when writes are acknowledged, and what travels.

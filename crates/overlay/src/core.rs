@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use acstor_readpath::BlockView;
-use acstor_types::{DiskId, Manifest};
+use acstor_readpath::{BlockView, DiskManifest};
+use acstor_types::DiskId;
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -60,7 +60,7 @@ pub(crate) struct Core {
     pub flusher: Arc<Flusher>,
     pub base: ArcSwapOption<Base>,
     /// The manifest that the base was attached with.
-    pub manifest: Mutex<Option<Manifest>>,
+    pub manifest: Mutex<Option<DiskManifest>>,
     /// The last object of the ranges that were there when the volume was opened.
     pub inherited: Option<LogPosition>,
     pub size_bytes: AtomicU64,
@@ -94,7 +94,7 @@ pub(crate) struct CoreParts {
     pub size_bytes: u64,
     pub durability: Durability,
     pub pusher: Pusher,
-    pub manifest: Option<Manifest>,
+    pub manifest: Option<DiskManifest>,
     pub reach: Reach,
     pub origin_log: LogSize,
 }

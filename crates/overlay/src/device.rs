@@ -189,6 +189,12 @@ pub trait BlockDevice: Send + Sync + 'static {
     /// Returns at least one and at most `max` extents that cover the range from its start on.
     fn extents(&self, offset: u64, len: u64, what: ExtentQuery, max: usize) -> Vec<DeviceExtent>;
 
+    /// Brings what [`BlockDevice::extents`] needs to tell holes from data, of at most `max` extents of a
+    /// range: without, what is not known counts as data. `None`: it is here.
+    fn prepare_extents(&self, _offset: u64, _len: u64, _max: usize) -> Option<DeviceFuture<()>> {
+        None
+    }
+
     /// Brings a range to this host; nothing is promised.
     fn prefetch(&self, offset: u64, len: u64) -> Done<()>;
 }

@@ -9,17 +9,20 @@
 //! Must never: store a pack or manifest before its name was told, use a salt twice, or put into
 //! the manifest what lies in a region of class `none`.
 
-use std::collections::BTreeSet;
+mod fold_base;
+mod paged_base;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use acstor_types::{
-    ChunkLocation, ChunkSize, DedupScope, Digest, DiskId, Entry, Manifest, ManifestBuilder,
-    PackHeader, PackId, PackSalt, is_zero,
-};
+use acstor_readpath::DiskManifest;
+use acstor_types::{ChunkSize, DedupScope, Digest, DiskId, PackHeader, PackId, PackSalt, is_zero};
 use bytes::Bytes;
 use hashbrown::HashMap;
 
+use self::fold_base::{Changes, FoldBase, Made, NewPack, WholeBase};
+use self::paged_base::PagedBase;
 use crate::core::Core;
 use crate::push::cadence::Pace;
 use crate::push::origin_log_size::LogSize;
@@ -48,8 +51,6 @@ pub struct Folded {
     pub content: Bytes,
     /// Name of the manifest.
     pub digest: Digest,
-    /// The manifest, read.
-    manifest: Manifest,
     /// Everything up to this log object is in the manifest, which stands for the disk together
     /// with the objects after it only.
     pub until: LogPosition,
@@ -89,30 +90,30 @@ impl std::fmt::Debug for FoldHow<'_> {
 }
 
 impl Folded {
-    /// Drops from the overlay what the new base holds, where it was not written since.
-    pub(crate) fn drop_from(&self, core: &Core) {
+    /// Drops from the overlay what the new base, which is there with `manifest`, holds, where it was not
+    /// written since.
+    pub(crate) fn drop_from(&self, core: &Core, manifest: DiskManifest) {
         for step in self.extents.chunks(1024) {
             let _head = core.log.head();
             let mut map = core.log.map_mut();
             step.iter().for_each(|extent| map.drop_extent(extent));
         }
         core.origin_log.sub(self.stored);
-        *core.manifest.lock() = Some(self.manifest.clone());
+        *core.manifest.lock() = Some(manifest);
     }
 }
 
 /// A fold that is under way.
-struct Fold<'a> {
+struct Fold<'a, B: FoldBase> {
     core: &'a Core,
     announce: &'a mut Announce<'a>,
     how: &'a FoldHow<'a>,
     chunk_size: ChunkSize,
     size_bytes: u64,
-    base: Option<Manifest>,
-    /// Chunks that are not as in the base.
-    changed: HashMap<u64, Entry>,
+    base: B,
+    changed: Changes<B::Place>,
     /// Places of the content that this fold has stored.
-    stored: HashMap<Digest, ChunkLocation>,
+    stored: HashMap<Digest, B::Place>,
     /// Chunks of the packs to come.
     pending: Vec<(u64, Digest, Bytes)>,
     /// Bytes of a pack.
@@ -137,16 +138,42 @@ pub(crate) fn fold(
 ) -> Result<Option<Folded>, OverlayError> {
     let Some((until, stored)) = begin(core)? else { return Ok(None) };
     let base = core.manifest.lock().clone();
-    let chunk_size = base.as_ref().map_or(core.config.chunk_size, Manifest::chunk_size);
+    let chunk_size = base.as_ref().map_or(core.config.chunk_size, |base| base.shape().chunk_size);
     let mut announce = |packs: &[PackId], manifest| announce(packs, manifest);
+    let (made, extents) = match base {
+        None => run(core, &mut announce, how, chunk_size, WholeBase(None))?,
+        Some(DiskManifest::Whole(base)) => {
+            run(core, &mut announce, how, chunk_size, WholeBase(Some(base)))?
+        }
+        Some(DiskManifest::Paged(base)) => {
+            run(core, &mut announce, how, chunk_size, PagedBase::open(&base)?)?
+        }
+    };
+    core.push_groups()?;
+    if until.epoch == core.epoch {
+        // From here on the record may name it.
+        write_floor(core.log.disk(), core.epoch, until.sequence + 1)?;
+    }
+    let Made { digest, content } = made;
+    Ok(Some(Folded { content, digest, until, extents, stored }))
+}
+
+/// Stores packs and manifest; returns the manifest, and the extents that were read.
+fn run<'a, B: FoldBase>(
+    core: &'a Core,
+    announce: &'a mut Announce<'a>,
+    how: &'a FoldHow<'a>,
+    chunk_size: ChunkSize,
+    base: B,
+) -> Result<(Made, Vec<Extent>), OverlayError> {
     let mut fold = Fold {
         core,
-        announce: &mut announce,
+        announce,
         how,
         chunk_size,
         size_bytes: core.size_bytes.load(Ordering::Acquire),
         base,
-        changed: HashMap::new(),
+        changed: BTreeMap::new(),
         stored: HashMap::new(),
         pending: Vec::new(),
         pack_bytes: 0,
@@ -154,15 +181,8 @@ pub(crate) fn fold(
         pace: Pace::over(Instant::now(), how.spread, 0),
         extents: Vec::new(),
     };
-    let (content, manifest) = fold.run()?;
-    let extents = fold.extents;
-    core.push_groups()?;
-    if until.epoch == core.epoch {
-        // From here on the record may name it.
-        write_floor(core.log.disk(), core.epoch, until.sequence + 1)?;
-    }
-    let digest = manifest.digest();
-    Ok(Some(Folded { content, digest, manifest, until, extents, stored }))
+    let made = fold.run()?;
+    Ok((made, fold.extents))
 }
 
 /// Ends what is under way, and returns the end of a batch that is on the origin, with what is
@@ -188,9 +208,9 @@ fn begin(core: &Core) -> Result<Option<(LogPosition, LogSize)>, OverlayError> {
     }
 }
 
-impl Fold<'_> {
-    /// Stores packs and manifest; returns the manifest's bytes and what they say.
-    fn run(&mut self) -> Result<(Bytes, Manifest), OverlayError> {
+impl<B: FoldBase> Fold<'_, B> {
+    /// Stores packs and manifest.
+    fn run(&mut self) -> Result<Made, OverlayError> {
         let chunks = self.chunks();
         let bytes = chunks.len() * self.chunk_size.bytes();
         self.pack_bytes = (bytes / limits::FOLD_PACKS)
@@ -199,21 +219,19 @@ impl Fold<'_> {
         for chunk in chunks {
             self.add_chunk(chunk)?;
             if self.pending.len() * self.chunk_size.bytes() >= limits::FOLD_BATCH_BYTES {
-                let packs = self.name_packs();
+                let packs = self.name_packs()?;
                 self.announce(None)?;
                 self.store_packs(packs)?;
             }
         }
         // The manifest has a name when the last packs have: one announcement is enough for both.
-        let packs = self.name_packs();
-        let manifest = self.manifest()?;
-        let digest = manifest.digest();
-        self.announce(Some(digest))?;
+        let packs = self.name_packs()?;
+        let made = self.base.make(&self.changed, self.chunk_size, self.size_bytes)?;
+        self.announce(Some(made.digest))?;
         self.store_packs(packs)?;
         self.core.queue.wait_for_fold(&self.core.life, self.pace.next_at())?;
-        let content = manifest.as_bytes().clone();
-        store(self.core, &manifest_key(&digest), std::slice::from_ref(&content))?;
-        Ok((content, manifest))
+        store(self.core, &manifest_key(&made.digest), std::slice::from_ref(&made.content))?;
+        Ok(made)
     }
 
     fn announce(&mut self, manifest: Option<Digest>) -> Result<(), OverlayError> {
@@ -297,10 +315,10 @@ impl Fold<'_> {
     }
 
     fn add_content(&mut self, chunk: u64, content: Vec<u8>) -> Result<(), OverlayError> {
-        let base = self.base.as_ref().and_then(|base| base.entry(chunk));
+        let base = self.base.digest(chunk)?;
         if is_zero(&content) {
-            if base.is_some_and(|entry| entry != Entry::Zero) {
-                self.changed.insert(chunk, Entry::Zero);
+            if base.is_some() {
+                self.changed.insert(chunk, None);
             }
             return Ok(());
         }
@@ -309,11 +327,11 @@ impl Fold<'_> {
         let is_same = |base: &Digest| {
             *base == digest || (!base.is_comparable(&digest) && base.matches(&content))
         };
-        if matches!(base, Some(Entry::Chunk { digest: same, .. }) if is_same(&same)) {
+        if base.as_ref().is_some_and(is_same) {
             return Ok(());
         }
-        if let Some(location) = self.stored.get(&digest).copied() {
-            self.changed.insert(chunk, Entry::Chunk { digest, location });
+        if let Some(place) = self.stored.get(&digest).copied() {
+            self.changed.insert(chunk, Some((digest, place)));
             return Ok(());
         }
         self.pending.push((chunk, digest, Bytes::from(content)));
@@ -321,20 +339,12 @@ impl Fold<'_> {
     }
 
     /// Puts what is pending into packs, without what the base has elsewhere.
-    fn name_packs(&mut self) -> Vec<NamedPack> {
+    fn name_packs(&mut self) -> Result<Vec<NamedPack>, OverlayError> {
         let pending = std::mem::take(&mut self.pending);
-        let mut known: HashMap<Digest, Option<ChunkLocation>> =
+        let mut known: HashMap<Digest, Option<B::Place>> =
             pending.iter().map(|(_, digest, _)| (*digest, None)).collect();
-        if !known.is_empty()
-            && let Some(base) = &self.base
-        {
-            for entry in base.entries() {
-                if let Entry::Chunk { digest, location } = entry
-                    && let Some(found) = known.get_mut(&digest)
-                {
-                    *found = Some(location);
-                }
-            }
+        if !known.is_empty() {
+            self.base.find(&mut known)?;
         }
         let mut is_taken = hashbrown::HashSet::new();
         let fresh = |(_, digest, _): &&(u64, Digest, Bytes)| {
@@ -351,26 +361,26 @@ impl Fold<'_> {
             .map(|chunks| self.name_pack(chunks, &mut known))
             .collect();
         for (chunk, digest, _) in pending {
-            if let Some(Some(location)) = known.get(&digest).copied() {
-                self.stored.insert(digest, location);
-                self.changed.insert(chunk, Entry::Chunk { digest, location });
+            if let Some(Some(place)) = known.get(&digest).copied() {
+                self.stored.insert(digest, place);
+                self.changed.insert(chunk, Some((digest, place)));
             }
         }
-        packs
+        Ok(packs)
     }
 
     fn name_pack(
         &mut self,
         chunks: &[(Digest, Bytes)],
-        known: &mut HashMap<Digest, Option<ChunkLocation>>,
+        known: &mut HashMap<Digest, Option<B::Place>>,
     ) -> NamedPack {
         let salt: PackSalt = rand::random();
         let header = PackHeader { chunk_size: self.chunk_size, chunk_count: chunks.len() as u32 };
         let id = PackId(Digest::of_parts(&[&digests_of(chunks), &salt]));
         self.packs.push(id);
-        for (number, (digest, _)) in chunks.iter().enumerate() {
-            let offset = header.chunk_offset(number as u32) as u32;
-            known.insert(*digest, Some(ChunkLocation { pack: id, offset }));
+        let places = B::places(&NewPack { id, header, chunks });
+        for ((digest, _), place) in chunks.iter().zip(places) {
+            known.insert(*digest, Some(place));
         }
         NamedPack { id, header: Bytes::from(header.encode_salted(&salt)), chunks: chunks.to_vec() }
     }
@@ -390,21 +400,6 @@ impl Fold<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Returns the new manifest: a disk of its own, since a disk's content never changes.
-    fn manifest(&self) -> Result<Manifest, OverlayError> {
-        let disk = DiskId::from_bytes(rand::random());
-        let mut builder = ManifestBuilder::new(disk, self.chunk_size, self.size_bytes);
-        builder.set_salt(rand::random());
-        for chunk in 0..self.chunk_size.count_for(self.size_bytes) {
-            let base = || self.base.as_ref().and_then(|base| base.entry(chunk));
-            match self.changed.get(&chunk).copied().or_else(base) {
-                Some(Entry::Chunk { digest, location }) => builder.push_chunk(&digest, location),
-                Some(Entry::Zero) | None => builder.push_zero(),
-            }
-        }
-        builder.finish().map_err(|error| OverlayError::Invalid(format!("the manifest: {error}")))
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use acstor_readpath::BlockView;
-use acstor_types::{DiskId, Manifest};
+use acstor_readpath::{BlockView, DiskManifest};
+use acstor_types::DiskId;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -208,7 +208,7 @@ impl Volume {
     /// it together: each takes another share of the two.
     pub fn fold_due(&self, bytes: u64, objects: u64) -> bool {
         let core = &self.core;
-        let manifest = core.manifest.lock().as_ref().map_or(0, |one| one.as_bytes().len() as u64);
+        let manifest = core.manifest.lock().as_ref().map_or(0, DiskManifest::len_bytes);
         let least =
             (manifest / limits::FOLD_MANIFEST_BYTES_PER_OBJECT).min(limits::FOLD_OBJECTS_MAX);
         let share = fold_share(core.volume);
@@ -243,15 +243,15 @@ impl Volume {
 
     /// Takes the manifest of a fold as base, once the record names it, and drops from the local
     /// log what that manifest holds.
-    pub fn set_base(&self, base: Arc<dyn BlockView>, folded: &Folded) {
+    pub fn set_base(&self, base: Arc<dyn BlockView>, manifest: DiskManifest, folded: &Folded) {
         self.core.base.store(Some(Arc::new(Base(base))));
         self.core.refetch.folded(&folded.until, self.core.volume);
-        folded.drop_from(&self.core);
+        folded.drop_from(&self.core, manifest);
     }
 
     /// Takes a manifest as base that an earlier fold of this epoch has installed in the record
     /// and not here. Everything that it was made of is in the local log still, and stays there.
-    pub fn replace_base(&self, base: Arc<dyn BlockView>, manifest: Manifest) {
+    pub fn replace_base(&self, base: Arc<dyn BlockView>, manifest: DiskManifest) {
         self.core.base.store(Some(Arc::new(Base(base))));
         *self.core.manifest.lock() = Some(manifest);
     }
@@ -438,6 +438,15 @@ impl BlockDevice for Volume {
         max: usize,
     ) -> Vec<crate::DeviceExtent> {
         self.core.extents(offset, len, what, max)
+    }
+
+    fn prepare_extents(
+        &self,
+        offset: u64,
+        len: u64,
+        max: usize,
+    ) -> Option<crate::DeviceFuture<()>> {
+        self.core.prepare_extents(offset, len, max)
     }
 
     fn prefetch(&self, offset: u64, len: u64) -> crate::Done<()> {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use acstor_readpath::Segment as BaseSegment;
 use bytes::Bytes;
 
-use crate::base::{BaseError, base_extent, copy_pieces, read_base, try_base};
+use crate::base::{BaseError, base_extent, copy_pieces, prepare_base_extents, read_base, try_base};
 use crate::core::Core;
 use crate::core::refetch::Refetched;
 use crate::segments::extent_map::{Extent, Place};
@@ -15,8 +15,8 @@ use crate::segments::record::SECTOR;
 use crate::segments::record_log::AppendError;
 use crate::segments::segment::{LogPiece, Segment};
 use crate::{
-    DeviceError, DeviceErrorKind, DeviceExtent, Done, ExtentQuery, OverlayError, Piece, TryRead,
-    limits,
+    DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery, OverlayError,
+    Piece, TryRead, limits,
 };
 
 /// Change that a write makes.
@@ -404,6 +404,16 @@ impl Core {
             }
         }
         extents
+    }
+
+    pub(crate) fn prepare_extents(
+        &self,
+        offset: u64,
+        len: u64,
+        max: usize,
+    ) -> Option<DeviceFuture<()>> {
+        self.check_range(offset, len).ok()?;
+        prepare_base_extents(self.base.load_full()?, offset, offset + len, max)
     }
 
     pub(crate) fn prefetch(self: &Arc<Self>, offset: u64, len: u64) -> Done<()> {

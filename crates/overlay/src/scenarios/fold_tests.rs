@@ -76,7 +76,8 @@ impl Host {
 
     fn install(&self, folded: &Folded) {
         let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
-        self.volume.set_base(Arc::new(base), folded);
+        let manifest = self.origin.manifest(&folded.digest).into();
+        self.volume.set_base(Arc::new(base), manifest, folded);
     }
 }
 
@@ -196,7 +197,7 @@ fn manifest_that_an_earlier_process_installed_goes_below_the_log() {
     host.write(3, 2);
     let manifest = host.origin.manifest(&first);
     let base = MemoryBase(Bytes::from(host.origin.disk(&first)));
-    host.volume.replace_base(Arc::new(base), manifest.clone());
+    host.volume.replace_base(Arc::new(base), manifest.clone().into());
     let packs = host.origin.keys("packs/").len();
     host.volume.push_now().unwrap();
     let second = host.fold(&FoldHow::default()).unwrap();

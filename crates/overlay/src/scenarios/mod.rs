@@ -13,6 +13,7 @@ pub(crate) mod log_crash;
 pub(crate) mod memory_disk;
 pub(crate) mod memory_origin;
 pub(crate) mod outage_tests;
+pub(crate) mod paged_base_tests;
 pub(crate) mod push_fault_tests;
 pub(crate) mod push_tests;
 pub(crate) mod quota_tests;

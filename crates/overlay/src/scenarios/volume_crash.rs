@@ -126,7 +126,7 @@ fn open(
         epoch: record.epoch,
         next: record.next,
         size_bytes: SECTORS * 512,
-        manifest: record.manifest.map(|manifest| origin.manifest(&manifest)),
+        manifest: record.manifest.map(|manifest| origin.manifest(&manifest).into()),
         logs: record.logs.clone(),
         durability: durability(is_relaxed),
     };
@@ -352,7 +352,7 @@ impl Run {
             let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
             self.core.base.store(Some(Arc::new(crate::base::Base(Arc::new(base)))));
             self.core.refetch.folded(&folded.until, VOLUME);
-            folded.drop_from(&self.core);
+            folded.drop_from(&self.core, self.origin.manifest(&folded.digest).into());
             self.kept = self.record.clone();
         } else {
             // Killed between the record and the base.

@@ -1,0 +1,110 @@
+//! A manifest of format 2 under a fold, and the one that is made of it.
+//!
+//! What is made is whole, whatever lies below: it costs what the disk's data costs, and nobody needs
+//! another manifest to read it.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use acstor_manifest::{Change, Chunk, MergeError, MergedDisk, Pack, PageCache, merge};
+use acstor_readpath::{ManifestFault, PagedManifest, PagedReader};
+use acstor_types::{ChunkSize, Codec, Digest, DiskId, PackClass, StoredChunk};
+use bytes::Bytes;
+use hashbrown::HashMap;
+
+use super::fold_base::{Changes, FoldBase, Made, NewPack};
+use crate::OverlayError;
+
+/// Memory for pages while a fold runs, bytes: it reads all of them once, most in their order, and must not
+/// take the room of what guests need.
+const PAGES_BYTES: usize = 1 << 20;
+
+/// Place of a chunk: its pack, and what is stored there.
+pub(super) type Place = (Pack, StoredChunk);
+
+/// A manifest of format 2 and those below it.
+pub(super) struct PagedBase(PagedReader);
+
+impl PagedBase {
+    /// Opens a manifest for a fold.
+    ///
+    /// # Errors
+    /// [`OverlayError::Corrupt`] when its levels do not fit each other.
+    pub(super) fn open(manifest: &PagedManifest) -> Result<PagedBase, OverlayError> {
+        let reader = manifest.reader(&Arc::new(PageCache::new(PAGES_BYTES)));
+        Ok(PagedBase(reader.map_err(|error| OverlayError::Corrupt(error.to_string()))?))
+    }
+}
+
+fn unread(fault: ManifestFault) -> OverlayError {
+    let message = format!("the manifest below: {fault}");
+    match fault.is_final() {
+        true => OverlayError::Corrupt(message),
+        false => OverlayError::Unavailable(message),
+    }
+}
+
+fn not_merged(error: MergeError<ManifestFault>) -> OverlayError {
+    match error {
+        MergeError::Read(fault) => unread(fault),
+        error => OverlayError::Invalid(format!("the manifest: {error}")),
+    }
+}
+
+impl FoldBase for PagedBase {
+    type Place = Place;
+
+    fn digest(&self, chunk: u64) -> Result<Option<Digest>, OverlayError> {
+        Ok(match self.0.look_up(chunk).map_err(unread)? {
+            Chunk::Zero => None,
+            Chunk::Data { entry, .. } => Some(entry.chunk.digest),
+        })
+    }
+
+    fn find(&self, wanted: &mut HashMap<Digest, Option<Place>>) -> Result<(), OverlayError> {
+        for found in self.0.entries(0..self.0.header().chunk_count()) {
+            let found = found.map_err(unread)?;
+            let Some(place) = wanted.get_mut(&found.entry.chunk.digest) else { continue };
+            let Some(reader) = self.0.levels().get(found.level) else { continue };
+            let pack = reader.pack(found.entry.pack).map_err(unread)?.pack;
+            *place = Some((pack, found.entry.chunk));
+        }
+        Ok(())
+    }
+
+    fn places(pack: &NewPack<'_>) -> Vec<Place> {
+        let (id, header) = (pack.id, pack.header);
+        let stored_len = header.chunk_size.as_u32();
+        let class = PackClass::Volume as u8;
+        let stored = Pack { id, stored_bytes: stored_len * header.chunk_count, class };
+        let place = |(number, (digest, content)): (u32, &(Digest, Bytes))| {
+            let offset = header.chunk_offset(number) as u32;
+            let crc = crc32fast::hash(content);
+            let (codec, is_incompressible) = (Codec::Plain, false);
+            let digest = *digest;
+            (stored, StoredChunk { digest, offset, stored_len, codec, is_incompressible, crc })
+        };
+        (0..).zip(pack.chunks).map(place).collect()
+    }
+
+    fn make(
+        &self,
+        changes: &Changes<Place>,
+        _chunk_size: ChunkSize,
+        size_bytes: u64,
+    ) -> Result<Made, OverlayError> {
+        let changes = changes.iter().map(|(chunk, change)| match change {
+            None => (*chunk, Change::Zero),
+            Some((_, (pack, stored))) => (*chunk, Change::Data { pack: *pack, chunk: *stored }),
+        });
+        let disk_id = DiskId::from_bytes(rand::random());
+        let disk = MergedDisk { disk_id, size_bytes, salt: rand::random() };
+        let spool = Cursor::new(Vec::new());
+        let mut made =
+            merge(&self.0, self.0.levels().len(), changes, disk, spool).map_err(not_merged)?;
+        let digest = made.header().name();
+        let content = made.to_bytes();
+        let content = content.map_err(|error| OverlayError::io("make a manifest", error))?;
+        Ok(Made { digest, content: Bytes::from(content) })
+    }
+}
