@@ -14,6 +14,7 @@ use super::status_reply::{self, Question};
 use super::waiting::Outcome;
 use super::{Connection, Request, read_reply};
 use crate::CloseReason;
+use crate::handshake::Context;
 use crate::protocol::{
     Command, Errno, Refusal, ReplyShape, ReplyTo, StatusFilter, check_status_range,
 };
@@ -37,7 +38,7 @@ impl Connection {
         match request.command {
             Command::Read { offset, len, .. } => self.read(cx, &request, offset, len),
             Command::BlockStatus { .. } => {
-                self.block_status(&request, &*device, &payload);
+                self.prepare_status(&request, &*device, payload);
                 Ok(())
             }
             Command::Nothing | Command::Disconnect => {
@@ -76,6 +77,10 @@ impl Connection {
                 Outcome::Pieces(pieces) => {
                     self.output.note_delay();
                     self.push_read(&request, pieces)?;
+                }
+                Outcome::Prepared(payload) => {
+                    let device = Arc::clone(self.shared.export.device());
+                    self.block_status(&request, &*device, &payload);
                 }
                 Outcome::Done(outcome) => self.push_outcome(&request, outcome)?,
                 Outcome::Failed => {
@@ -141,6 +146,28 @@ impl Connection {
             self.waiting.spawn(*request, self.lease.loan(), outcome);
         }
         Ok(())
+    }
+
+    /// Answers a question about a range, now or once the device knows.
+    fn prepare_status(&mut self, request: &Request, device: &dyn BlockDevice, payload: Bytes) {
+        let Command::BlockStatus { offset, len, is_one, is_filtered } = request.command else {
+            return;
+        };
+        let filter = if is_filtered { StatusFilter::decode(&payload) } else { None };
+        let len = filter.map_or(len, |filter| filter.length);
+        let max = status_reply::extents_max(is_one);
+        let asks = self.contexts.iter().any(|context| context == Context::Allocation);
+        let preparing = if asks { device.prepare_extents(offset, len, max) } else { None };
+        let Some(preparing) = preparing else {
+            return self.block_status(request, device, &payload);
+        };
+        let outcome = async move {
+            if let Err(error) = preparing.await {
+                tracing::debug!(%error, offset, len, "what is not known counts as data");
+            }
+            Outcome::Prepared(payload)
+        };
+        self.waiting.spawn(*request, self.lease.loan(), outcome);
     }
 
     fn block_status(&mut self, request: &Request, device: &dyn BlockDevice, payload: &[u8]) {

@@ -25,10 +25,15 @@ pub(super) struct Question {
     pub(super) is_extended: bool,
 }
 
+/// Extents that are looked at for an answer.
+pub(super) fn extents_max(is_one: bool) -> usize {
+    if is_one { LOOKED_AT_FOR_ONE } else { EXTENTS_MAX }
+}
+
 /// Returns the extents of `context` from the begin of the range on: at least one, none empty, together
 /// not longer than the range.
 pub(super) fn extents(device: &dyn BlockDevice, what: Question, context: Context) -> Vec<Extent> {
-    let max = if what.is_one { LOOKED_AT_FOR_ONE } else { EXTENTS_MAX };
+    let max = extents_max(what.is_one);
     let found = device.extents(what.offset, what.len, context.query(), max);
     let mut extents: Vec<Extent> = Vec::with_capacity(found.len().min(max));
     let mut left = what.len;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use acstor_overlay::{DeviceError, Piece};
+use bytes::Bytes;
 use tokio::task::{Id, JoinSet};
 
 use super::Request;
@@ -15,6 +16,8 @@ use crate::stats::Gauge;
 pub(super) enum Outcome {
     /// A read.
     Pieces(Result<Vec<Piece>, DeviceError>),
+    /// A question about a range, with its payload, whose answer is at hand now.
+    Prepared(Bytes),
     /// Anything else.
     Done(Result<(), DeviceError>),
     /// The program failed; the request cannot be said to have happened or not.

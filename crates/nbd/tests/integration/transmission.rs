@@ -205,6 +205,22 @@ fn test_status_tells_allocation_and_dirt() {
 }
 
 #[test]
+fn test_status_waits_until_the_device_knows_it() {
+    for shape in [Structured, Extended] {
+        let fixture = Fixture::new();
+        let mut client = client(&fixture, shape);
+        client.write(8192, &pattern(1, 8192));
+        let known = client.ask(CMD_BLOCK_STATUS, 0, 4096, 32768).extents;
+        fixture.device.set_open(false);
+        let cookie = client.send(CMD_BLOCK_STATUS, 0, 4096, 32768);
+        fixture.until("it waits", || fixture.server().stats().requests_waiting == 1);
+        fixture.device.set_open(true);
+        assert_eq!(client.answer_to(cookie, 4096, 0).extents, known);
+        fixture.until("none waits", || fixture.server().stats().requests_waiting == 0);
+    }
+}
+
+#[test]
 fn test_status_of_some_contexts() {
     let fixture = Fixture::new();
     let mut client = client(&fixture, Extended);

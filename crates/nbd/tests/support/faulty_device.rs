@@ -159,6 +159,10 @@ impl<D: BlockDevice> BlockDevice for FaultyDevice<D> {
         self.inner.extents(offset, len, what, max)
     }
 
+    fn prepare_extents(&self, _: u64, _: u64, _: usize) -> Option<DeviceFuture<()>> {
+        (!self.is_open()).then(|| self.later(|_| Box::pin(async { Ok(()) })))
+    }
+
     fn prefetch(&self, offset: u64, len: u64) -> Done<()> {
         self.pass(move |inner| inner.prefetch(offset, len))
     }
