@@ -28,6 +28,10 @@ def is_kept(host: Host, image: str) -> bool:
     return any(each["id"] == image and each["pinned_bytes"] for each in found)
 
 
+def is_told(deployment: Deployment, image: str) -> bool:
+    return f"image {image}" in deployment.log()
+
+
 def test_disks_of_a_tebibyte_cost_a_host_nothing(tmp_path: pathlib.Path) -> None:
     """They are refused, with the reason; an image of somebody else goes to the host meanwhile."""
     with contextlib.ExitStack() as stack:
@@ -58,7 +62,8 @@ def test_disks_of_a_tebibyte_cost_a_host_nothing(tmp_path: pathlib.Path) -> None
                 entry = deployment.wait(bomb, "left", "registered", "failed")
                 assert entry.state == "left", entry
                 assert "more than disk_size_max = " in entry.reason
-                assert f"image {bomb}" in deployment.log()
+                # It is written after the registry has it.
+                wait_for(f"the log tells of {bomb}", functools.partial(is_told, deployment, bomb))
             # A host that has an image from after that has heard of what was before it.
             bring(6)
             assert not any(host.file(bomb).exists() for bomb in bombs)
