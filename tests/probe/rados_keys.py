@@ -4,7 +4,7 @@ import pathlib
 import re
 import urllib.parse
 
-from acstor.origin.rados.origin import RadosOrigin
+from acstor.origin.rados.origin import NAMESPACE_DEFAULT
 from testbed.fixtures.ceph import CephNode
 from tests.ceph import POOL
 from tests.compliance.origins import RADOS_SECONDS
@@ -17,20 +17,23 @@ _COMMAND = re.compile(
 CONTROLLER, HOST, READER = "acstor", "acstor-host", "acstor-reader"
 
 
-def make(node: CephNode) -> None:
-    """Make all of them."""
+def make(node: CephNode, namespace: str = NAMESPACE_DEFAULT) -> None:
+    """Make all of them, for the repository in a namespace."""
     made = set()
     for found in _COMMAND.finditer(PAGE.read_text()):
-        osd = " ".join(found["osd"].split())
-        node.make_client(found["name"], mon=found["mon"], osd=osd)
+        osd = " ".join(found["osd"].split()).replace("namespace=acstor.", f"namespace={namespace}.")
+        node.make_client(f"{found['name']}.{namespace}", mon=found["mon"], osd=osd)
         made.add(found["name"])
     assert made == {CONTROLLER, HOST, READER}
 
 
-def opened(node: CephNode, name: str) -> RadosOrigin:
-    """Open the repository that the page names, as one of its clients."""
-    options = {"conf": str(node.configuration), "timeout": f"{RADOS_SECONDS:g}"}
+def url(node: CephNode, name: str, namespace: str = NAMESPACE_DEFAULT) -> str:
+    """Return the URL that the page has one of its clients open a repository by."""
+    options = {
+        "conf": str(node.configuration),
+        "namespace": namespace,
+        "timeout": f"{RADOS_SECONDS:g}",
+    }
     if name != CONTROLLER:
         options["role"] = "host"
-    url = f"rados://{name}@{POOL}?{urllib.parse.urlencode(options)}"
-    return RadosOrigin.from_url(urllib.parse.urlsplit(url))
+    return f"rados://{name}.{namespace}@{POOL}?{urllib.parse.urlencode(options)}"

@@ -1,6 +1,8 @@
 """Hosts and controllers in a real Ceph, each with the key that the page for operators tells of."""
 
 import functools
+import pathlib
+import urllib.parse
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,10 +11,15 @@ from acstor import exception
 from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.origin import RadosOrigin
+from testbed.fixtures import host_volumes
 from testbed.fixtures.ceph import CephNode
+from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.hosts import MIB, Cloud, Host, cloud_in
 from tests.probe import rados_keys
 from tests.probe.rados_keys import CONTROLLER, HOST, READER
 
+NAMESPACE = "hosts"
+SIZE = 4 * MIB
 LARGE = bytes(range(256)) * (5 << 12)
 PACK, SMALL, MANIFEST = "packs/aa/large", "packs/aa/small", "manifests/aa/one"
 IMAGES = {PACK: LARGE, SMALL: b"small", MANIFEST: b"manifest"}
@@ -28,7 +35,7 @@ REFS_OF_CONTROLLERS = [
 def clients(ceph: CephNode) -> Iterator[dict[str, RadosOrigin]]:
     """Have a repository with an image, and a client of each kind."""
     rados_keys.make(ceph)
-    found = {name: rados_keys.opened(ceph, name) for name in (CONTROLLER, HOST, READER)}
+    found = {name: opened(ceph, name) for name in (CONTROLLER, HOST, READER)}
     for key, content in IMAGES.items():
         found[CONTROLLER].put_if_absent(key, [content])
     for name in REFS_OF_CONTROLLERS:
@@ -45,6 +52,11 @@ def is_refused(call: Callable[[], object]) -> bool:
     except exception.InvalidError as error:
         return "permi" in str(error)
     return False
+
+
+def opened(node: CephNode, name: str) -> RadosOrigin:
+    """Open the repository as one of the clients."""
+    return RadosOrigin.from_url(urllib.parse.urlsplit(rados_keys.url(node, name)))
 
 
 def listed(origin: RadosOrigin) -> list[str]:
@@ -129,7 +141,68 @@ def test_host_without_volumes_writes_what_it_says_of_itself(
 
 def test_nobody_reads_another_repository(clients: dict[str, RadosOrigin], ceph: CephNode) -> None:
     for name in clients:
-        other = RadosOrigin("acstor", conf=str(ceph.configuration), client=name, namespace="other")
+        other = RadosOrigin(
+            "acstor", conf=str(ceph.configuration), client=f"{name}.acstor", namespace="other"
+        )
         assert is_refused(functools.partial(other.get_ref, "ring"))
         assert is_refused(functools.partial(listed, other))
         other.close()
+
+
+@pytest.fixture
+def cloud(ceph: CephNode, tmp_path: pathlib.Path) -> Iterator[Cloud]:
+    rados_keys.make(ceph, NAMESPACE)
+    with cloud_in(tmp_path, rados_keys.url(ceph, rados_keys.CONTROLLER, NAMESPACE)) as running:
+        yield running
+
+
+@pytest.fixture
+def add_host(ceph: CephNode, cloud: Cloud) -> Callable[[], Host]:
+    url = rados_keys.url(ceph, rados_keys.HOST, NAMESPACE)
+    return functools.partial(cloud.add_host, origin={"url": url})
+
+
+@pytest.mark.root
+@pytest.mark.fuse
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_hosts_serve_images_and_volumes_with_their_keys(
+    cloud: Cloud, add_host: Callable[[], Host], tmp_path: pathlib.Path
+) -> None:
+    hosts = [add_host(), add_host()]
+    image = cloud.register(8 * MIB)
+    cloud.wait_ready(image)
+    for host in hosts:
+        assert host.file(image).read_bytes() == image.content
+
+    control, (host, other) = host_volumes.Volumes(cloud), hosts
+    volume = control.create(SIZE, host)
+    opened = host_volumes.open_volume(host, volume)
+    writer = host_volumes.CheckedWriter(opened, first=0, length=SIZE, seed=1)
+    try:
+        writer.wait_requests(20)
+        killed = host.dataplane_pid()
+        host.kill_dataplane()
+        assert killed is not None
+        host.wait_restarted(killed)
+        writer.wait_requests(20)
+    finally:
+        writer.stop()
+    assert writer.problems == []
+    assert host_volumes.call(host, "fold", volume)["is_folded"]
+    assert host_volumes.content(opened, tmp_path / "here") == writer.model
+    host_volumes.call(host, "close", volume, force=False)
+    control.move(volume, host, other)
+    assert (
+        host_volumes.content(host_volumes.open_volume(other, volume), tmp_path / "there")
+        == writer.model
+    )
+
+    assert list(control.origin.list("packs/")) != list(control.origin.list_protected("packs/"))
+    for one in hosts:
+        wait_for(
+            "the record of use", functools.partial(control.origin.get_ref, f"usage/{one.name}")
+        )
+        text = one.log_path.read_text()
+        assert "ermission" not in text
+        assert "not permitted" not in text
