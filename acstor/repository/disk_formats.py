@@ -1,7 +1,7 @@
 """The two forms in which disks are stored, each a version of manifests with one of packs.
 
-Which one an image gets is decided in :func:`format_of_images`, by the repository's version. Disks
-of volumes are stored as hosts fold them: plain.
+Which one a new disk gets is decided in :func:`format_of_disks`, by the repository's version. Over
+both hosts write, and fold what they have written into a manifest of the same version.
 """
 
 import dataclasses
@@ -233,6 +233,6 @@ PLAIN = PlainFormat()
 COMPRESSED = CompressedFormat()
 
 
-def format_of_images(repository: Repository) -> DiskFormat:
-    """Return the form in which a repository stores new images."""
+def format_of_disks(repository: Repository) -> DiskFormat:
+    """Return the form in which a repository stores new images, and new content of volumes."""
     return COMPRESSED if repository.has_compressed_images else PLAIN

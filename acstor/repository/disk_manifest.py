@@ -75,7 +75,7 @@ class DiskManifest(Protocol):
 
     @property
     def is_foldable(self) -> bool:
-        """True if hosts can write over it: what a volume was made of is merged with its log."""
+        """True if hosts can write over it: they have the file of one manifest below a volume."""
 
     def packs(self) -> list[bytes]:
         """Return the ids of the packs that it refers to, those of its bases included."""
@@ -188,12 +188,11 @@ class PagedManifest:
     :raises CorruptError: when its header is not that of its name.
     """
 
-    is_foldable = False
-
     def __init__(
         self, digest: str, length: int, read: Read, base: "PagedManifest | None" = None
     ) -> None:
         self.digest = digest
+        self.is_foldable = base is None
         self._names: list[str] = [digest, *(base._names if base else [])]
         self._manifest: native.PagedManifest
         with self._mapped():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from acstor import exception
 from acstor.drivers.cinder.native_threads import Caller, DirectCaller, NativeThreadSource
-from acstor.repository import disk_formats, pack_cache
+from acstor.repository import pack_cache
 from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc import claim
 from acstor.repository.images import registration
@@ -40,7 +40,7 @@ class DiskImport(registration.Registrar):
         caller: Caller | None = None,
     ) -> None:
         settings = registration.Settings(cache_path=_made(cache_directory))
-        super().__init__(repository, settings, disk_format=disk_formats.PLAIN)
+        super().__init__(repository, settings)
         self._caller = caller or DirectCaller()
 
     def store(self, path: str, publish: Publish, dedup_scope: str | None = None) -> DiskManifest:

@@ -22,7 +22,7 @@ from acstor.repository.disk_formats import (
     DiskFiller,
     DiskFormat,
     StoredDisk,
-    format_of_images,
+    format_of_disks,
 )
 from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc import claim
@@ -105,7 +105,7 @@ class Registrar:
     :param check: called between windows of the image and before it is published; ends the
         registration by raising, and nothing is then left but packs.
     :param writer: writes the record, by default one without a signature.
-    :param disk_format: form in which disks are stored, by default that of the repository's images.
+    :param disk_format: form in which disks are stored, by default that of the repository.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Registrar:
     ) -> None:
         """Keep what to register with."""
         self._repository = repository
-        self._format = disk_format or format_of_images(repository)
+        self._format = disk_format or format_of_disks(repository)
         self._origin: origin_base.Origin = repository.origin
         self._reserve = OriginReserve(repository.origin, settings.reserve_percent)
         self._settings = settings

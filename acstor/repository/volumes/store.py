@@ -282,8 +282,8 @@ class VolumeStore(Settling, RecordEdits):
             manifest = self._repository.load_manifest(disk.manifest)
             if not manifest.is_foldable:
                 raise exception.UnsupportedError(
-                    f"volume {volume_id} would share the chunks of a manifest of version 2, over "
-                    "which hosts cannot write yet",
+                    f"volume {volume_id} would share the chunks of a delta, over which hosts "
+                    "cannot write yet",
                     hint="copy the content into a new volume",
                 )
             size_bytes_min = max(size_bytes_min, manifest.size_bytes)

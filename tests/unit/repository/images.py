@@ -4,11 +4,9 @@ import random
 import uuid
 
 from acstor.origin import base
-from acstor.repository import layout
-from acstor.repository.disk_manifest import Entry
 from acstor.repository.images import registration
-from acstor.repository.pack_reader import StoredPack, read_pack
 from acstor.repository.repository import FORMAT_VERSION, Repository
+from testbed.fixtures.stored_chunks import read_chunk
 from tests.unit.repository.memory_source import MemorySource
 
 CHUNK_SIZE = 4096
@@ -51,22 +49,10 @@ def read_back(repository: Repository, number: int) -> bytes:
     parts = []
     for index in range(manifest.chunk_count):
         entry = manifest.entry(index)
-        parts.append(read_chunk(repository.origin, entry) if entry else bytes(CHUNK_SIZE))
+        parts.append(
+            bytes(CHUNK_SIZE) if entry is None else read_chunk(repository.origin, entry, CHUNK_SIZE)
+        )
     return b"".join(parts)[: manifest.size_bytes]
-
-
-def read_chunk(objects: base.ObjectStore, entry: Entry) -> bytes:
-    """Return the plain content of a chunk, which is verified where packs say how."""
-    key = layout.pack_key(entry.pack.hex())
-    stored = objects.get_range(key, entry.offset, entry.stored_size)
-    pack = read_pack(objects, entry.pack)
-    if not isinstance(pack, StoredPack):
-        return stored
-    (position,) = [at for at in range(pack.chunk_count) if pack.offset_of(at) == entry.offset]
-    content = bytearray(CHUNK_SIZE)
-    damages = pack.records.decompress([position], entry.offset, stored, CHUNK_SIZE, content)
-    assert damages == []
-    return bytes(content)
 
 
 def open_repository(origin: base.Origin, version: int = FORMAT_VERSION) -> Repository:

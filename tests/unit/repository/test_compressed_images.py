@@ -213,13 +213,12 @@ def test_builder_refuses_what_is_no_disk() -> None:
     assert len(builder) == 2
 
 
-def test_volume_of_what_hosts_cannot_write_over_is_refused(repository: Repository) -> None:
+def test_volume_shares_the_chunks_of_an_image(repository: Repository) -> None:
     register(repository, 0, disk(1, 2, 3))
     manifest = repository.get_image(image_id(0)).record.manifest
     store = VolumeStore(repository)
-    with pytest.raises(exception.UnsupportedError, match="hosts cannot write yet"):
-        store.create_from_manifest(NewVolume(image_id(1), 3 * CHUNK_SIZE), manifest)
-    assert list(store.list()) == []
+    volume = store.create_from_manifest(NewVolume(image_id(1), 4 * CHUNK_SIZE), manifest)
+    assert store.get(volume.id).record.manifest == manifest
 
 
 # Beside version 1
@@ -401,6 +400,20 @@ def test_delta_refers_to_its_base_and_the_packs_of_both() -> None:
     assert len(found.unsound(ChunkIndexes(found.chunk_size))) == len(list(found.entries()))
     with pytest.raises(exception.InvalidError, match="delta"):
         found.content_name()
+
+
+def test_volume_over_a_delta_is_refused() -> None:
+    """Hosts have the file of one manifest below a volume."""
+    origin = memory.MemoryOrigin()
+    repository = open_repository(origin, COMPRESSED_VERSION)
+    delta, *_ = put_golden(origin, "delta", "sparse", "dense")
+    manifest = repository.load_manifest(delta)
+    for key in manifest.references().values():
+        repository.origin.put_if_absent(key, [b"a pack"])
+    store = VolumeStore(repository)
+    with pytest.raises(exception.UnsupportedError, match="over which hosts cannot write yet"):
+        store.create_from_manifest(NewVolume(image_id(1), manifest.size_bytes), delta)
+    assert list(store.list()) == []
 
 
 def test_delta_without_its_base_is_not_there() -> None:

@@ -15,9 +15,11 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.drivers.brick import connector, options, registration
-from acstor.repository import disk_formats, layout
+from acstor.repository import layout
+from acstor.repository.disk_manifest import PagedManifest
 from acstor.repository.images import image_registry
 from acstor.repository.images.image_registry import Entry, EntryState
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION
 from testbed.doubles.memory_nbd_server import MemoryNbdServer
 from testbed.doubles.volume_socket import MemoryVolumeSocket
 from testbed.fixtures.cinder_driver import CHUNK_SIZE, GIB, H1, DriverHarness
@@ -39,6 +41,7 @@ def image_file() -> Iterator[dict[str, bytes]]:
         yield images
 
 
+@pytest.mark.parametrize("repository", [INDEX_VERSION, COMPRESSED_VERSION], indirect=True)
 def test_registered_image_becomes_a_volume_without_a_copy(harness: DriverHarness) -> None:
     image_id = harness.image(CONTENT)
     objects_before = set(harness.back_end.repository.origin.list(""))
@@ -94,10 +97,13 @@ def test_image_that_is_collected_meanwhile_is_left_to_the_copy(harness: DriverHa
 
 
 def test_image_that_hosts_cannot_write_over_is_left_to_the_copy(harness: DriverHarness) -> None:
-    image_id = harness.image(CONTENT, disk_format=disk_formats.COMPRESSED)
+    image_id = harness.image(CONTENT)
     volume = harness.volume()
     meta = {"id": image_id}
-    assert harness.driver.clone_image(harness.context, volume, None, meta, None) == ({}, False)
+    refusal = exception.UnsupportedError("hosts cannot write over it")
+    with mock.patch.object(harness.volumes, "create_from_manifest", side_effect=refusal):
+        answer = harness.driver.clone_image(harness.context, volume, None, meta, None)
+    assert answer == ({}, False)
     assert harness.volumes.find(volume.id) is None
 
 
@@ -108,6 +114,7 @@ def test_image_that_is_larger_than_the_volume_is_refused(harness: DriverHarness)
         harness.driver.clone_image(harness.context, volume, None, {"id": image_id}, None)
 
 
+@pytest.mark.parametrize("repository", [INDEX_VERSION, COMPRESSED_VERSION], indirect=True)
 def test_copied_image_is_the_content_of_the_volume(
     harness: DriverHarness, image_file: dict[str, bytes]
 ) -> None:
@@ -118,8 +125,12 @@ def test_copied_image_is_the_content_of_the_volume(
     record = harness.record(volume)
     assert record.size_bytes == 2 * GIB
     assert harness.content(record.manifest, len(CONTENT)) == CONTENT
+    manifest = harness.back_end.repository.load_manifest(record.manifest)
+    is_compressed = harness.back_end.repository.has_compressed_images
+    assert isinstance(manifest, PagedManifest) is is_compressed
 
 
+@pytest.mark.parametrize("repository", [INDEX_VERSION, COMPRESSED_VERSION], indirect=True)
 def test_copied_image_stores_only_chunks_that_are_new(
     harness: DriverHarness, image_file: dict[str, bytes]
 ) -> None:
