@@ -12,7 +12,7 @@ from cliff import command, lister, show
 from acstor import exception
 from acstor.cli import repository_access, usage_view
 from acstor.conf.types import MIB, ByteSize
-from acstor.repository import layout, progress, verification
+from acstor.repository import disk_formats, layout, progress, verification
 from acstor.repository.checksum import Checksum
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images import image_registry, inspection, registration
@@ -74,7 +74,10 @@ class RegisterImage(show.ShowOne):
             parsed_args.file,
             parsed_args.disk_format,
             conf.registration.tool_timeout,
-            parsed_args.disk_size_max or conf.registrar.disk_size_max,
+            inspection.SizeLimits(
+                parsed_args.disk_size_max or conf.registrar.disk_size_max,
+                disk_formats.disk_size_max(repository),
+            ),
         )
         settings = registration.Settings(
             pack_size=conf.registration.pack_size,

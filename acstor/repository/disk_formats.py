@@ -233,6 +233,12 @@ PLAIN = PlainFormat()
 COMPRESSED = CompressedFormat()
 
 
+def disk_size_max(repository: Repository) -> int:
+    """Return the bytes of the largest disk that a repository can store."""
+    form = format_of_disks(repository)
+    return min(form.size_max, form.chunks_max * repository.chunk_size)
+
+
 def format_of_disks(repository: Repository) -> DiskFormat:
     """Return the form in which a repository stores new images, and new content of volumes."""
     return COMPRESSED if repository.has_compressed_images else PLAIN

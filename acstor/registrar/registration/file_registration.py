@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.repository import disk_formats
 from acstor.repository.checksum import Checksum
 from acstor.repository.images import inspection, registration
 from acstor.repository.images.record_writer import RecordWriter, UnsignedRecords
@@ -93,7 +94,12 @@ class InProcess(FileRegistrar):
         """Register the file."""
         try:
             source = inspection.open_source(
-                file.path, file.disk_format, settings.tool_timeout, settings.disk_size_max
+                file.path,
+                file.disk_format,
+                settings.tool_timeout,
+                inspection.SizeLimits(
+                    settings.disk_size_max, disk_formats.disk_size_max(repository)
+                ),
             )
         except exception.ContentMismatchError:
             raise

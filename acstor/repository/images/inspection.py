@@ -7,6 +7,7 @@ content itself, as the guest sees it, must look like nothing but raw, GPT or ISO
 inspector and to QEMU: a nested qcow2 with a backing file would otherwise be opened on the host.
 """
 
+import dataclasses
 from typing import IO, cast
 
 from oslo_utils.imageutils import format_inspector
@@ -27,14 +28,45 @@ _INSPECTED_SIZE_MAX = 64 << 20
 """Bytes after which an inspector that is still undecided counts as not matching."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SizeLimits:
+    """Most bytes of a disk, of which nothing is read where it has more; None: any number."""
+
+    disk_size_max: int | None = None
+    """Limit of the operator."""
+    manifest_size_max: int | None = None
+    """Limit of the manifests that the repository stores."""
+
+    def check(self, size_bytes: int, what: str) -> None:
+        """Refuse a disk.
+
+        :param what: has that size.
+        :raises DiskTooLargeError: when it is larger than one of the limits.
+        """
+        if self.disk_size_max is not None and size_bytes > self.disk_size_max:
+            raise exception.DiskTooLargeError(
+                f"{what} has {size_bytes} bytes, more than disk_size_max = {self.disk_size_max}",
+                hint="raise [registrar] disk_size_max, or give --disk-size-max to 'acstor image "
+                "register'",
+            )
+        if self.manifest_size_max is not None and size_bytes > self.manifest_size_max:
+            raise exception.DiskTooLargeError(
+                f"{what} has {size_bytes} bytes, more than the {self.manifest_size_max} that a "
+                "manifest can have",
+                hint="leave the image to Nova: no option raises this limit",
+            )
+
+
 def open_source(
-    path: str, declared_format: str, timeout_seconds: float, disk_size_max: int | None = None
+    path: str,
+    declared_format: str,
+    timeout_seconds: float,
+    limits: SizeLimits = SizeLimits(),
 ) -> base.ImageSource:
     """Open an image file after inspecting it, and its content, in every way that Nova would.
 
     :param declared_format: one of :data:`DECLARED_FORMATS`.
     :param timeout_seconds: longest time that a tool of QEMU may take.
-    :param disk_size_max: most bytes of the disk; None: any number.
     :returns: the source; the caller closes it.
     :raises ContentMismatchError: when it is not what is declared.
     :raises DiskTooLargeError: when the disk is larger; nothing of its content was then read.
@@ -49,7 +81,7 @@ def open_source(
         )
     file = base.SourceFile(path)
     try:
-        source = _open_inspected(file, declared_format, timeout_seconds, disk_size_max)
+        source = _open_inspected(file, declared_format, timeout_seconds, limits)
     except BaseException:
         file.close()
         raise
@@ -63,11 +95,11 @@ def _open_inspected(
     file: base.SourceFile,
     declared_format: str,
     timeout_seconds: float,
-    disk_size_max: int | None,
+    limits: SizeLimits,
 ) -> base.ImageSource:
     if declared_format != "qcow2":
         source = raw.RawSource(file)
-        _check_size(source.size_bytes, disk_size_max, file.path)
+        limits.check(source.size_bytes, file.path)
         _check_content(source, declared_format, f"{file.path}")
         _check_description(
             qemu.describe(f"/dev/fd/{file.descriptor}", timeout_seconds, file.descriptor),
@@ -75,14 +107,14 @@ def _open_inspected(
             file.path,
         )
         return source
-    _check_size(_check_file(file, declared_format), disk_size_max, f"the disk in {file.path}")
+    limits.check(_check_file(file, declared_format), f"the disk in {file.path}")
     description = qemu.describe(f"/dev/fd/{file.descriptor}", timeout_seconds, file.descriptor)
     _check_description(description, "qcow2", file.path)
-    _check_size(description.size_bytes, disk_size_max, f"the disk in {file.path}")
+    limits.check(description.size_bytes, f"the disk in {file.path}")
     disk = qcow2.Qcow2Source(file, timeout_seconds, description.size_bytes)
     try:
         what = f"the disk in {file.path}"
-        _check_size(disk.size_bytes, disk_size_max, what)
+        limits.check(disk.size_bytes, what)
         _check_content(disk, declared_format, what)
         _check_description(qemu.describe(disk.nbd_url, timeout_seconds), "raw", what)
         if description.size_bytes > disk.size_bytes:
@@ -93,15 +125,6 @@ def _open_inspected(
         disk.close()
         raise
     return disk
-
-
-def _check_size(size_bytes: int, disk_size_max: int | None, what: str) -> None:
-    if disk_size_max is not None and size_bytes > disk_size_max:
-        raise exception.DiskTooLargeError(
-            f"{what} has {size_bytes} bytes, more than disk_size_max = {disk_size_max}",
-            hint="raise [registrar] disk_size_max, or give --disk-size-max to 'acstor image "
-            "register'",
-        )
 
 
 def _check_file(file: base.SourceFile, declared_format: str) -> int:

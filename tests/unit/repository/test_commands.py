@@ -175,7 +175,7 @@ def test_damage_is_listed_and_fails(program: Program) -> None:
     [
         ("1T", [], "more than disk_size_max = 274877906944"),
         ("1P", [], "more than disk_size_max = 274877906944"),
-        ("1P", ["--disk-size-max", "2048TiB"], "more than the 67108864 chunks of 65536 bytes"),
+        ("1P", ["--disk-size-max", "2048TiB"], f"more than the {4 << 40} that a manifest can have"),
     ],
 )
 def test_disk_costs_no_memory_by_its_size(

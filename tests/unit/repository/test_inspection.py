@@ -46,7 +46,8 @@ def iso() -> bytes:
 
 
 def inspect(path: pathlib.Path, declared: str, disk_size_max: int | None = None) -> int:
-    source = inspection.open_source(str(path), declared, TIMEOUT, disk_size_max)
+    limits = inspection.SizeLimits(disk_size_max)
+    source = inspection.open_source(str(path), declared, TIMEOUT, limits)
     source.close()
     return source.size_bytes
 
@@ -195,6 +196,18 @@ def test_disk_larger_than_allowed_is_refused_by_its_header(
     with pytest.raises(exception.DiskTooLargeError, match="more than disk_size_max = ") as refusal:
         inspect(tmp_path / "image", "qcow2", (1 << 40) - 1)
     assert "[registrar] disk_size_max" in refusal.value.hint
+
+
+def test_disk_larger_than_manifests_have_it_is_refused_by_its_header(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the operator allows; no tool is asked about its content."""
+    qemu_img(tmp_path, "create", "-f", "qcow2", "image", "1T")
+    monkeypatch.setenv("PATH", "")
+    limits = inspection.SizeLimits(1 << 41, (1 << 40) - 1)
+    with pytest.raises(exception.DiskTooLargeError, match="that a manifest can have") as refusal:
+        inspection.open_source(str(tmp_path / "image"), "qcow2", TIMEOUT, limits)
+    assert "no option" in refusal.value.hint
 
 
 def test_size_that_is_allowed_is_the_disks(tmp_path: pathlib.Path) -> None:
