@@ -54,8 +54,8 @@ class RegisterImage(show.ShowOne):
             "--disk-size-max",
             metavar="SIZE",
             type=_size,
-            help="most bytes of the disk, such as 1TiB: every host keeps 40 bytes for each chunk "
-            "of it in memory ([registrar] disk_size_max)",
+            help="most bytes of the disk, such as 1TiB: every host keeps some 50 bytes for each "
+            "chunk of it ([registrar] disk_size_max)",
         )
         parser.add_argument(
             "--project",

@@ -104,9 +104,11 @@ OPTIONS = [
         default="256GiB",
         help=(
             "Images of larger disks are left to Nova, however small their files are. Each host "
-            "keeps the manifest of every image in memory and on its disk, 40 bytes for each chunk "
-            "of the image's disk: 160 MiB for 256 GiB in chunks of 64 KiB. Images that were left "
-            "before the limit was raised are tried again after 'acstor registry retry'."
+            "keeps the manifest of every image on its disk. In a repository of version 6 that has "
+            "49 bytes for each chunk with content: at most 196 MiB for 256 GiB in chunks of 64 "
+            "KiB. In an older one it has 40 bytes for each chunk of the disk, empty or not, and "
+            "is in memory while the image is in use. Images that were left before the limit was "
+            "raised are tried again after 'acstor registry retry'."
         ),
     ),
     cfg.StrOpt(
