@@ -58,6 +58,9 @@ pub enum OverlayError {
     /// Something that was stored is not what it should be.
     #[error("{0}")]
     Corrupt(String),
+    /// The file of the manifest below the volume is damaged: the origin has that manifest.
+    #[error("the manifest below: {0}")]
+    Base(String),
     /// The quota or the file system has no room.
     #[error("no room for {0}: raise [volumes] quota_bytes or free disk space")]
     NoSpace(String),
@@ -96,7 +99,7 @@ impl OverlayError {
             OverlayError::Owned { .. } | OverlayError::NotAllowed { .. } => ErrorKind::Invalid,
             OverlayError::Fenced(_) => ErrorKind::Fenced,
             OverlayError::Version { .. } => ErrorKind::Unsupported,
-            OverlayError::Corrupt(_) => ErrorKind::Corrupt,
+            OverlayError::Base(_) | OverlayError::Corrupt(_) => ErrorKind::Corrupt,
             OverlayError::NoSpace(_) => ErrorKind::Exhausted,
             OverlayError::Origin(error) => error.kind(),
             OverlayError::Locked(_) | OverlayError::Io { .. } | OverlayError::Unavailable(_) => {

@@ -29,18 +29,17 @@ impl PagedBase {
     /// Opens a manifest for a fold.
     ///
     /// # Errors
-    /// [`OverlayError::Corrupt`] when its levels do not fit each other.
+    /// [`OverlayError::Base`] when its levels do not fit each other.
     pub(super) fn open(manifest: &PagedManifest) -> Result<PagedBase, OverlayError> {
         let reader = manifest.reader(&Arc::new(PageCache::new(PAGES_BYTES)));
-        Ok(PagedBase(reader.map_err(|error| OverlayError::Corrupt(error.to_string()))?))
+        Ok(PagedBase(reader.map_err(|error| OverlayError::Base(error.to_string()))?))
     }
 }
 
 fn unread(fault: ManifestFault) -> OverlayError {
-    let message = format!("the manifest below: {fault}");
     match fault.is_final() {
-        true => OverlayError::Corrupt(message),
-        false => OverlayError::Unavailable(message),
+        true => OverlayError::Base(fault.to_string()),
+        false => OverlayError::Unavailable(format!("the manifest below: {fault}")),
     }
 }
 

@@ -10,7 +10,9 @@ use tokio::time::timeout;
 use super::image::CHUNK;
 use super::paged_image::{PagedImage, PagedSource};
 use super::world::{World, bytes_of, config};
-use crate::{BlockView, ExtentKind, ManifestState, ReadError, ReadPathError, TryRead};
+use crate::{
+    BlockView, ExtentKind, ManifestSource, ManifestState, ReadError, ReadPathError, TryRead,
+};
 
 /// As many chunks as a disk may have: 4 TiB of those of these tests, 64 TiB of the default ones.
 const SIZE: u64 = (1 << 30) * CHUNK as u64;
@@ -125,6 +127,27 @@ async fn test_flipped_bit_of_a_page_is_an_error_until_the_disk_is_offered_anew()
     assert_ne!(path.manifest_state(&image.shape().disk_id).unwrap(), ManifestState::Damaged);
     for view in [view, again] {
         read(&view, &image, 0, 3).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_flipped_bit_of_a_page_is_cured_by_the_same_manifest_in_another_file() {
+    for is_offered in [false, true] {
+        let world = World::new(&["a"], &config());
+        let image = sparse(&world, "first");
+        let path = &world.host("a").path;
+        let offered = is_offered.then(|| offer(&world, "a", &image));
+        let source = image.source();
+        source.pages.damage(entry_page(&image));
+        let below = path.attach(source.read().unwrap()).unwrap();
+        assert!(below.read(0, CHUNK).await.is_err());
+        let state = || path.manifest_state(&image.shape().disk_id).unwrap();
+        assert_eq!(state(), ManifestState::Damaged);
+        let again = path.attach(image.source().read().unwrap()).unwrap();
+        assert_ne!(state(), ManifestState::Damaged);
+        for view in [below, again].into_iter().chain(offered.map(|(view, _)| view)) {
+            read(&view, &image, 0, 3).await;
+        }
     }
 }
 

@@ -259,6 +259,7 @@ impl Attachment {
             }
             if let Some(view) = &view {
                 view.disk.move_to(new);
+                self.records.health.reset();
             }
         }
         // The digest is that of the manifest that the source gives.
@@ -324,6 +325,7 @@ impl Attachment {
         let view = self.disk_view(manifest, sources).map_err(|fault| self.refused(fault))?;
         let view = Arc::new(view);
         self.view.store(Some(view.clone()));
+        self.records.health.reset();
         Ok(view)
     }
 
