@@ -427,7 +427,8 @@ class DataPlane:
         ``recovery_point_age_s`` float, how old the oldest of them is; ``log_bytes`` int, of the
         local log; ``origin_log_bytes``, ``origin_log_objects`` ints, since the last fold;
         ``durability`` dict; ``manifest`` str or None, digest of what is below the log;
-        ``is_fold_due`` bool.
+        ``is_fold_due`` bool; ``is_manifest_damaged`` bool, whether a page of what is below the log
+        was found damaged in its file.
 
         :raises DataPlaneError: kind ``not_found`` when it is not open.
         """
@@ -476,10 +477,14 @@ class DataPlane:
     def volume_set_fold_unwanted(self, volume: str, is_unwanted: bool) -> None:
         """Give up a fold that is under way, and each one from now on, until told otherwise."""
 
-    def volume_set_base(self, volume: str, manifest_path: str) -> None:
-        """Put a manifest below the log that a fold of this epoch made and the record names.
+    def volume_set_base(self, volume: str, manifest_path: str, manifest: str) -> None:
+        """Put the manifest that the record names below the log.
 
-        :raises DataPlaneError: when the file is no manifest; nothing is changed then.
+        One that a fold of this epoch made, or the one that is there, in a file that is whole.
+
+        :param manifest: its name.
+        :raises DataPlaneError: kind ``corrupt`` when the file is not that manifest; nothing is
+            changed then.
         """
 
     def set_log_level(self, directives: str) -> None:
@@ -695,6 +700,14 @@ def unmount_images(mount_point: str, grace: float) -> str:
 
     :returns: ``clean``, ``aborted`` or ``not mounted``.
     :raises DataPlaneError: kind ``unavailable`` when the kernel refuses.
+    """
+
+# --- Files of manifests (crates/host) --------------------------------------------------------
+
+def manifest_name(path: str) -> str:
+    """Return the name of the manifest in a file, of which one of version 2 is read by its header.
+
+    :raises DataPlaneError: kind ``corrupt`` when it is none, else as reading it fails.
     """
 
 # --- Logs of volumes (crates/overlay) --------------------------------------------------------

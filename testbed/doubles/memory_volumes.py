@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from acstor.dataplane.volumes.runtime import LogOrigin, VolumeSpec
+from acstor.native import manifest_name
 from acstor.repository import layout
 from acstor.repository.volumes.record import DiskState
 from testbed.doubles.manifests import make_manifest
@@ -46,6 +47,13 @@ def words_of(origin: LogOrigin, disk: DiskState) -> list[str]:
     return merged(*parts)
 
 
+def check_manifest(path: str, name: str | None) -> None:
+    """Refuse a file that is not the manifest of that name, as the runtime does."""
+    found = manifest_name(path)
+    if found != name:
+        raise failure("corrupt", f"{path} is manifest {found} and not {name}")
+
+
 class MemoryVolume:
     """One open volume; ``clients``, ``is_wanted`` and what was written are set by the test."""
 
@@ -70,6 +78,10 @@ class MemoryVolume:
         self.limits = (0, 0)
         self.dirty_bytes = 0
         self.is_fold_due = False
+        self.manifest_path: str | None = None
+        self.manifest: str | None = None
+        """Digest of the manifest below the log."""
+        self.is_manifest_damaged = False
         self.pushed_ahead = 0
         self.is_log_long = False
         self.may_fold = threading.Event()
@@ -94,6 +106,8 @@ class MemoryVolume:
 
     def activate(self, spec: VolumeSpec, origin: LogOrigin) -> None:
         assert self.state == "standby"
+        if spec["manifest_path"] is not None:
+            check_manifest(spec["manifest_path"], spec["manifest"])
         log = pathlib.Path(spec["directory"], LOG)
         epoch = spec["epoch"]
         if log.exists():
@@ -114,7 +128,7 @@ class MemoryVolume:
         self.size_bytes = spec["size_bytes"]
         self.durability = spec["durability"]
         self.limits = (spec["iops"], spec["bytes_per_s"])
-        self.manifest_path = spec["manifest_path"]
+        self.manifest_path, self.manifest = spec["manifest_path"], spec["manifest"]
         self.state = "open"
         self.is_wanted = False
         self._log = log
@@ -135,13 +149,6 @@ class MemoryVolume:
             "dirty": self.dirty,
         }
         self._log.write_text(json.dumps(fields))
-
-    @property
-    def manifest(self) -> str | None:
-        """Digest of the manifest below the log."""
-        if self.manifest_path is None:
-            return None
-        return os.path.basename(self.manifest_path).removesuffix(".manifest")
 
     @property
     def words(self) -> list[str]:
@@ -216,10 +223,11 @@ class MemoryVolume:
             "folded": {"volume": self.volume, **last},
         }
 
-    def set_base(self, manifest_path: str) -> None:
+    def set_base(self, manifest_path: str, manifest: str) -> None:
         """Put a manifest below the log; what a fold of this process has put there goes."""
-        assert os.path.isfile(manifest_path)
-        self.manifest_path = manifest_path
+        check_manifest(manifest_path, manifest)
+        self.manifest_path, self.manifest = manifest_path, manifest
+        self.is_manifest_damaged = False
         if self.folded is not None and self.folded[0] == self.manifest:
             self.overlay = [word for word in self.overlay if word not in self.folded[1]]
             self.folded = None
@@ -358,6 +366,7 @@ class MemoryVolumes:
             "durability": dict(found.durability),
             "manifest": found.manifest,
             "is_fold_due": found.is_fold_due,
+            "is_manifest_damaged": found.is_manifest_damaged,
         }
 
     def volume_push(self, volume: str) -> dict[str, Any]:
@@ -409,8 +418,8 @@ class MemoryVolumes:
         event = self._owned(volume).is_fold_unwanted
         event.set() if is_unwanted else event.clear()
 
-    def volume_set_base(self, volume: str, manifest_path: str) -> None:
-        self._owned(volume).set_base(manifest_path)
+    def volume_set_base(self, volume: str, manifest_path: str, manifest: str) -> None:
+        self._owned(volume).set_base(manifest_path, manifest)
 
     def _owned(self, volume: str) -> MemoryVolume:
         found = self._of(volume)

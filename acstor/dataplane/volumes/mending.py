@@ -2,7 +2,8 @@
 
 A fold changes the record first and what is kept here afterwards. Whoever fails or is killed in
 between leaves a host whose manifest is older than the record's; what only that manifest names is
-collected after a while. So each look at a record that this host owns compares the two.
+collected after a while. So each look at a record that this host owns compares the two. A manifest
+whose file here is damaged is fetched again.
 
 ``next`` is never older here than in the record: it is kept before the record is asked to install
 a fold. A slot of the log that the record counts as folded is thus never filled again, whatever
@@ -22,7 +23,7 @@ from acstor.dataplane.volumes.observer import VolumeObserver
 from acstor.dataplane.volumes.ownership.outcomes import OwnerCheck
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
 from acstor.dataplane.volumes.persisted_volume import PersistedVolume
-from acstor.native import DataPlane, map_errors
+from acstor.native import DataPlane, DataPlaneError, manifest_name, map_errors
 
 if TYPE_CHECKING:
     from acstor.repository.volumes.record import VolumeRecord
@@ -72,10 +73,13 @@ class VolumeMending:
         if self._files.is_doubtful(kept.volume):
             self._owner.reaffirm(kept.volume, kept.epoch)
 
-    def mended(self, kept: PersistedVolume, record: "VolumeRecord") -> PersistedVolume:
+    def mended(
+        self, kept: PersistedVolume, record: "VolumeRecord", *, is_damaged: bool = False
+    ) -> PersistedVolume:
         """Return what a volume is to be opened with, kept, after a look at its record.
 
         :param record: names this host as owner in the epoch of ``kept``.
+        :param is_damaged: true when the file of the manifest here was found damaged.
         :raises AcstorError: when the manifest cannot be had, or nothing can be written here.
         """
         mended = _as_recorded(kept, record)
@@ -87,18 +91,35 @@ class VolumeMending:
                 record.manifest,
             )
         content = None
-        if not self._files.has_manifest(mended):
+        if is_damaged or not self._files.has_manifest(mended):
             content = self._owner.manifest(mended.manifest)
         has_changed = mended != kept or content is not None
         if has_changed or self._files.find_standby(kept.volume) is not None:
-            try:
-                self._files.keep(mended, content)
-            except OSError as error:
-                raise exception.UnavailableError(
-                    f"what the record says of volume {kept.volume} cannot be kept here: {error}",
-                    hint="make room in [volumes] directory",
-                ) from error
+            self._keep(mended, content)
         return mended
+
+    def _keep(self, kept: PersistedVolume, manifest: bytes | None) -> None:
+        try:
+            self._files.keep(kept, manifest)
+        except OSError as error:
+            raise exception.UnavailableError(
+                f"what the record says of volume {kept.volume} cannot be kept here: {error}",
+                hint="make room in [volumes] directory",
+            ) from error
+
+    def has_fetched_damaged(self, kept: PersistedVolume) -> bool:
+        """Fetch the manifest below a volume again; return False where its file is that manifest.
+
+        Of one that is read by the page only the header is looked at.
+
+        :raises AcstorError: when the manifest cannot be had, or nothing can be written here.
+        """
+        path = self._files.manifest_path(kept)
+        if path is None or _name_of(path) == kept.manifest:
+            return False
+        LOG.error("volume %s: %s is damaged, it is fetched again", kept.volume, path)
+        self._keep(kept, self._owner.manifest(kept.manifest))
+        return True
 
     def is_served_behind(
         self, local: LocalVolume, kept: PersistedVolume, record: "VolumeRecord"
@@ -129,13 +150,29 @@ class VolumeMending:
         with local.lock:
             kept = self._files.require(local.volume)
             record = self._owner.owned_record(local.volume, kept.epoch)
-            if self.is_served_behind(local, kept, record):
-                kept = self.mended(kept, record)
+            is_damaged = self._is_damaged(local)
+            if is_damaged or self.is_served_behind(local, kept, record):
+                kept = self.mended(kept, record, is_damaged=is_damaged)
                 path = self._files.manifest_path(kept)
                 assert path is not None
+                assert kept.manifest is not None
                 with map_errors(f"mending volume {local.volume}"):
-                    self._runtime().volume_set_base(local.volume, path)
+                    self._runtime().volume_set_base(local.volume, path, kept.manifest)
             return kept
+
+    def _is_damaged(self, local: LocalVolume) -> bool:
+        is_damaged = bool(self._observer.status(local).get("is_manifest_damaged"))
+        if is_damaged:
+            LOG.error("volume %s: its manifest is damaged here, it is fetched again", local.volume)
+        return is_damaged and local.state in _MENDABLE
+
+
+def _name_of(path: str) -> str | None:
+    try:
+        return manifest_name(path)
+    except DataPlaneError as error:
+        LOG.warning("%s", error)
+        return None
 
 
 def is_behind(kept: PersistedVolume, record: "VolumeRecord | None") -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from acstor import exception
 from acstor.control.protocol import LocalVolumeState
@@ -15,6 +15,15 @@ LOG = logging.getLogger(__name__)
 _S = LocalVolumeState
 
 
+class Noticed(NamedTuple):
+    """Volumes that the runtime noticed something of."""
+
+    due: list[str]
+    """Those whose log should be folded."""
+    damaged: list[str]
+    """Those whose manifest is damaged in its file."""
+
+
 class VolumeObserver:
     """The volumes in the runtime; whoever only asks waits for no lock.
 
@@ -25,13 +34,16 @@ class VolumeObserver:
         self._table = table
         self._runtime = runtime
 
-    def observe(self) -> list[str]:
-        """Follow what the runtime noticed; return the volumes whose log should be folded."""
-        due = []
+    def observe(self) -> Noticed:
+        """Follow what the runtime noticed; return what is to be done about it."""
+        noticed = Noticed([], [])
         for local in self._table.all():
-            if self.follow(local).get("is_fold_due") and local.state is _S.SERVING:
-                due.append(local.volume)
-        return due
+            status = self.follow(local)
+            if status.get("is_fold_due") and local.state is _S.SERVING:
+                noticed.due.append(local.volume)
+            if status.get("is_manifest_damaged"):
+                noticed.damaged.append(local.volume)
+        return noticed
 
     def follow(self, local: LocalVolume) -> Mapping[str, Any]:
         """Follow what the runtime noticed of a volume; return its status there."""

@@ -7,7 +7,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from acstor import exception
 from acstor.backoff import BackOff
@@ -86,23 +86,19 @@ class VolumeReconciler:
                 LOG.warning("looking after the volumes: %s", error)
 
     def _check_volumes(self) -> None:
-        due = self._volumes.observer.observe()
+        due, damaged = self._volumes.observer.observe()
         self._due_count = len(due)
         to_resume, unchecked = self._volumes.table.unsettled()
-        for volume in to_resume:
-            self._start("resume", volume, self._resume)
-        for volume in unchecked:
-            self._start("check", volume, self._check)
+        self._start_all("resume", to_resume, self._resume)
+        self._start_all("check", unchecked, self._check)
+        self._start_all("mend", damaged, self._mend)
         # What may be asked for any moment is folded at once (VolumeWatch), and not slowly.
-        for volume in set(due).difference(self._migrating):
-            self._start("fold", volume, self._fold)
-        for volume in self._volumes.fetching.wanted():
-            self._start("fetch", volume, self._volumes.fetching.fetch)
-        for volume in self._volumes.heads.wanted():
-            self._start("fetch the head of", volume, self._volumes.heads.fetch)
+        self._start_all("fold", set(due).difference(self._migrating), self._fold)
+        self._start_all("fetch", self._volumes.fetching.wanted(), self._volumes.fetching.fetch)
+        heads = self._volumes.heads
+        self._start_all("fetch the head of", heads.wanted(), heads.fetch)
         moving = self._volumes.table.moving()
-        for volume in moving:
-            self._start("answer for the head of", volume, self._volumes.heads.answer)
+        self._start_all("answer for the head of", moving, heads.answer)
         served = self._volumes.table.served()
         if served and time.monotonic() >= self._doorbell_at:
             self._doorbell_at = time.monotonic() + random.uniform(
@@ -144,6 +140,10 @@ class VolumeReconciler:
         else:
             self._migrating.discard(volume)
         return True
+
+    def _start_all(self, what: str, volumes: Iterable[str], action: Callable[[str], bool]) -> None:
+        for volume in volumes:
+            self._start(what, volume, action)
 
     def _start(self, what: str, volume: str, action: Callable[[str], bool]) -> None:
         """Run a task on a thread of its own, unless it runs or has failed a moment ago."""
@@ -199,6 +199,10 @@ class VolumeReconciler:
 
     def _check(self, volume: str) -> bool:
         self._volumes.checks.check(volume)
+        return True
+
+    def _mend(self, volume: str) -> bool:
+        self._volumes.mending.mend(self._volumes.table.in_runtime(volume))
         return True
 
     def _fold(self, volume: str) -> bool:

@@ -24,6 +24,8 @@ class VolumeSpec(TypedDict):
     size_bytes: int
     manifest_path: str | None
     """File with the manifest below the log; None: zeros."""
+    manifest: str | None
+    """Name of that manifest, which the file is compared with."""
     logs: Sequence[Mapping[str, object]]
     """Log objects to replay over the manifest, in this order: ``volume``, ``epoch``, ``first``,
     ``last`` (included)."""

@@ -41,7 +41,7 @@ class VolumeStatuses:
 
     def _status(self, local: LocalVolume) -> dict[str, object]:
         status = dict(self._observer.follow(local))
-        for internal in ("is_fold_due", "manifest"):
+        for internal in ("is_fold_due", "is_manifest_damaged", "manifest"):
             status.pop(internal, None)
         status.update(
             volume=local.volume,

@@ -126,6 +126,7 @@ class Volumes:
         self.serving = VolumeServing(
             files=self.files,
             listeners=self.listeners,
+            mending=self.mending,
             log_origin=self._access.log_origin,
             runtime=self._runtime,
         )

@@ -5,11 +5,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use acstor_readpath::{BlockView, DiskManifest, ManifestSource};
-use acstor_types::DiskId;
+use acstor_readpath::{BlockView, DiskManifest, ManifestFault, ManifestSource, ManifestState};
+use acstor_types::{Digest, DiskId, ErrorKind};
 
 use super::images::open_manifest;
+use super::volumes::OwnedVolume;
 use super::{Host, HostError};
 
 /// One use of a disk as the base of a volume; given back by [`Host::detach_base`].
@@ -18,20 +20,49 @@ pub(super) struct Base {
     pub(super) view: Arc<dyn BlockView>,
 }
 
+/// Returns the manifest, unless it has another name: a file that is whole may be that of another disk.
+fn named(manifest: DiskManifest, name: Digest) -> Result<DiskManifest, ManifestFault> {
+    let found = manifest.digest();
+    if found == name {
+        return Ok(manifest);
+    }
+    let message = format!("it is manifest {found} and not {name}");
+    Err(ManifestFault { kind: ErrorKind::Corrupt, message })
+}
+
+/// Name of the manifest in the file at `path`, of whichever format.
+///
+/// # Errors
+/// [`HostError::Base`] when it is none, [`HostError::File`].
+pub fn manifest_name(path: &Path) -> Result<Digest, HostError> {
+    let manifest = open_manifest(path)?.read();
+    let manifest = manifest.map_err(|fault| HostError::Base { path: path.to_owned(), fault })?;
+    Ok(manifest.digest())
+}
+
 impl Host {
-    /// Attaches the manifest in the file at `path` for one volume more.
+    /// Attaches the manifest of that name, in the file at `path`, for one volume more.
     ///
     /// # Errors
-    /// [`HostError`] when the manifest is invalid or other content is attached under its id.
-    pub(super) fn attach_base(&self, path: &Path) -> Result<Base, HostError> {
-        let manifest = open_manifest(path)?.read();
+    /// [`HostError::Base`] when the file is not that manifest, or other content is attached under its id.
+    pub(super) fn attach_base(&self, path: &Path, name: Digest) -> Result<Base, HostError> {
+        let manifest = open_manifest(path)?.read().and_then(|manifest| named(manifest, name));
         let manifest =
-            manifest.map_err(|fault| HostError::ManifestFault { path: path.to_owned(), fault })?;
+            manifest.map_err(|fault| HostError::Base { path: path.to_owned(), fault })?;
         let disk = manifest.shape().disk_id;
         let _one_at_a_time = self.parts.disk_changes.lock();
         let view = self.parts.read_path.attach(manifest.clone())?;
         *self.parts.bases.lock().entry(disk).or_insert(0) += 1;
         Ok(Base { manifest, view })
+    }
+
+    /// Returns whether a page of the manifest below a volume was found damaged in its file.
+    pub(super) fn is_base_damaged(&self, owned: &OwnedVolume) -> bool {
+        let disk = owned.base.lock().as_ref().map(|base| base.shape().disk_id);
+        let is_damaged = |disk: DiskId| {
+            matches!(self.parts.read_path.manifest_state(&disk), Ok(ManifestState::Damaged))
+        };
+        owned.is_base_damaged.load(Ordering::Acquire) || disk.is_some_and(is_damaged)
     }
 
     /// Gives one use of a base back.

@@ -75,6 +75,14 @@ pub enum HostError {
         /// Fault of the manifest.
         fault: ManifestFault,
     },
+    /// A file that is not the manifest below a volume: the origin has that.
+    #[error("{}: {fault}", path.display())]
+    Base {
+        /// The file.
+        path: PathBuf,
+        /// Fault of the manifest.
+        fault: ManifestFault,
+    },
     /// No volume of that id is open.
     #[error("volume {0} is not open")]
     VolumeNotOpen(DiskId),
@@ -142,6 +150,9 @@ impl HostError {
             HostError::VolumeNotOwned(_) => ErrorKind::Fenced,
             HostError::Overlay(error) => error.kind(),
             HostError::Nbd(error) => error.kind(),
+            // Whatever the file is, the manifest of that name was read here before.
+            HostError::Base { fault, .. } if fault.is_final() => ErrorKind::Corrupt,
+            HostError::Base { fault, .. } => fault.kind,
             HostError::ManifestFault { fault, .. } => match fault.kind {
                 ErrorKind::Corrupt => ErrorKind::Invalid,
                 kind => kind,

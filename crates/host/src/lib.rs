@@ -33,6 +33,7 @@ use acstor_types::{ChunkSize, DiskId};
 use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 
+pub use bases::manifest_name;
 pub use error::HostError;
 pub use images::Withdrawal;
 pub use lifecycle::Connection;

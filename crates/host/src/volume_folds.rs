@@ -1,9 +1,12 @@
 //! Folding volumes, sealing epochs, and what overlays are configured with.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use acstor_overlay::{Announce, FoldHow, LogPosition, OriginSink, Sealed, VolumeConfig};
+use acstor_overlay::{
+    Announce, FoldHow, LogPosition, OriginSink, OverlayError, Sealed, VolumeConfig,
+};
 use acstor_types::{DedupScope, Digest, DiskId};
 use bytes::Bytes;
 
@@ -50,7 +53,12 @@ impl Host {
         let keep = |digest: &Digest, content: &Bytes| {
             self.parts.read_path.keep(*digest, content.clone());
         };
-        let folded = owned.overlay.fold(announce, &FoldHow { spread, keep: &keep, scope })?;
+        let folded = owned.overlay.fold(announce, &FoldHow { spread, keep: &keep, scope });
+        let folded = folded.inspect_err(|error| {
+            if matches!(error, OverlayError::Base(_)) {
+                owned.is_base_damaged.store(true, Ordering::Release);
+            }
+        })?;
         let made = folded.as_ref().map(|folded| FoldMade {
             content: folded.content.clone(),
             digest: folded.digest,

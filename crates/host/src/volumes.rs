@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use acstor_nbd::{Export, ExportToken, NbdServer, RateLimits, ServerConfig};
@@ -10,7 +11,7 @@ use acstor_overlay::{
     Durability, Folded, LogRange, Opening, OriginSink, PushPoint, Volume, VolumeState, adopt_log,
 };
 use acstor_readpath::DiskManifest;
-use acstor_types::DiskId;
+use acstor_types::{Digest, DiskId};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,6 +31,8 @@ pub struct VolumeSpec {
     next: u64,
     size_bytes: u64,
     manifest_path: Option<PathBuf>,
+    /// Name of the manifest there.
+    manifest: Option<String>,
     logs: Vec<LogRangeSpec>,
     durability: Value,
     iops: u64,
@@ -65,6 +68,8 @@ pub(super) struct OwnedVolume {
     durability: Mutex<Value>,
     /// A fold that the caller has not installed yet.
     pub(super) folded: Mutex<Option<Folded>>,
+    /// True once a fold found the manifest below damaged.
+    pub(super) is_base_damaged: AtomicBool,
 }
 
 impl OpenVolume {
@@ -84,6 +89,17 @@ fn limits(iops: u64, bytes_per_s: u64) -> RateLimits {
 
 fn durability(value: &Value) -> Result<Durability, HostError> {
     Ok(Durability::parse(&value.to_string())?)
+}
+
+fn manifest_of(spec: &VolumeSpec) -> Result<Option<(&Path, Digest)>, HostError> {
+    let Some(path) = spec.manifest_path.as_deref() else { return Ok(None) };
+    let given = spec.manifest.as_deref().unwrap_or_default();
+    let name = given.parse().map_err(|_| HostError::Argument {
+        name: "manifest",
+        value: given.to_owned(),
+        allowed: "64 hexadecimal digits",
+    })?;
+    Ok(Some((path, name)))
 }
 
 fn log_ranges(specs: &[LogRangeSpec]) -> Result<Vec<LogRange>, HostError> {
@@ -167,10 +183,11 @@ impl Host {
         sink: Arc<dyn OriginSink>,
     ) -> Result<OwnedVolume, HostError> {
         let (logs, durability) = (log_ranges(&spec.logs)?, durability(&spec.durability)?);
+        let below = manifest_of(spec)?;
         if let Some(closed) = spec.adopts {
             adopt_log(&spec.directory, volume, closed, spec.epoch)?;
         }
-        let base = spec.manifest_path.as_deref().map(|path| self.attach_base(path)).transpose()?;
+        let base = below.map(|(path, name)| self.attach_base(path, name)).transpose()?;
         let (manifest, view) = base.map(|base| (base.manifest, base.view)).unzip();
         let opening = Opening {
             volume,
@@ -188,6 +205,7 @@ impl Host {
                 base: Mutex::new(manifest),
                 durability: Mutex::new(spec.durability.clone()),
                 folded: Mutex::default(),
+                is_base_damaged: AtomicBool::default(),
             }),
             Err(error) => {
                 self.give_back(manifest);
@@ -359,6 +377,7 @@ impl Host {
             "manifest": owned.base.lock().as_ref().map(|base| base.digest().to_string()),
             "error": status.error,
             "is_fold_due": owned.overlay.fold_due(bytes, objects),
+            "is_manifest_damaged": self.is_base_damaged(owned),
         })
     }
 
@@ -432,20 +451,26 @@ impl Host {
     }
 
     /// Puts the manifest in the file at `path`, which the volume's record names, below the log:
-    /// that of the last fold, or of one whose maker did not come to do this.
+    /// that of the last fold, of one whose maker did not come to do this, or the same one in a file
+    /// that is whole.
     ///
     /// # Errors
     /// [`HostError`] when it cannot be attached; nothing is changed then.
-    pub fn volume_set_base(&self, volume: DiskId, path: &Path) -> Result<(), HostError> {
+    pub fn volume_set_base(
+        &self,
+        volume: DiskId,
+        path: &Path,
+        digest: Digest,
+    ) -> Result<(), HostError> {
         let owned = self.owned_volume(volume)?;
-        let base = self.attach_base(path)?;
-        let digest = base.manifest.digest();
+        let base = self.attach_base(path, digest)?;
         let folded = owned.folded.lock().take_if(|folded| folded.digest == digest);
         match folded {
             Some(folded) => owned.overlay.set_base(base.view, base.manifest.clone(), &folded),
             None => owned.overlay.replace_base(base.view, base.manifest.clone()),
         }
         self.give_back(owned.base.lock().replace(base.manifest));
+        owned.is_base_damaged.store(false, Ordering::Release);
         Ok(())
     }
 

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_host::{Host, HostError, Settings, VolumeSpec};
+use acstor_host::{Host, HostError, Settings, VolumeSpec, manifest_name};
 use acstor_manifest::{Builder, Disk, Pack};
 use acstor_overlay::{OriginSink, SinkError};
-use acstor_types::{ChunkSize, Codec, Digest, DiskId, ErrorKind, PackId, StoredChunk};
+use acstor_types::{
+    ChunkSize, Codec, Digest, DiskId, ErrorKind, ManifestBuilder, PackId, StoredChunk,
+};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -105,13 +107,19 @@ fn spec(directory: &Path, epoch: u32, next: u64) -> VolumeSpec {
     spec_over(directory, epoch, next, None)
 }
 
-fn spec_over(directory: &Path, epoch: u32, next: u64, manifest: Option<&Path>) -> VolumeSpec {
+fn spec_over(
+    directory: &Path,
+    epoch: u32,
+    next: u64,
+    manifest: Option<(&Path, Digest)>,
+) -> VolumeSpec {
     serde_json::from_value(json!({
         "directory": directory.join(format!("log-{epoch}")),
         "epoch": epoch,
         "next": next,
         "size_bytes": VOLUME_BYTES,
-        "manifest_path": manifest,
+        "manifest_path": manifest.map(|(path, _)| path),
+        "manifest": manifest.map(|(_, name)| name.to_string()),
         "logs": [],
         "durability": {"default": "write-back", "period_s": 60},
         "iops": 500,
@@ -156,15 +164,15 @@ fn test_volume_comes_is_handed_over_and_comes_back() {
     assert!(host.volume_list().is_empty());
 }
 
-/// Writes a manifest of format 2 with one chunk, and returns its name.
-fn write_paged_manifest(path: &Path) -> String {
+/// A manifest of format 2 with one chunk, the first, whose entry is on the last page.
+fn paged_manifest(salt: u8) -> (Digest, Vec<u8>) {
     let id = PackId(Digest::of(b"pack"));
     let pack = Pack { id, stored_bytes: 100, class: 1 };
     let disk = Disk {
         disk_id: DiskId::from_bytes([9; 16]),
         size_bytes: VOLUME_BYTES,
         chunk_size: ChunkSize::DEFAULT,
-        salt: [9; 16],
+        salt: [salt; 16],
         base: None,
     };
     let chunk = StoredChunk {
@@ -177,31 +185,79 @@ fn write_paged_manifest(path: &Path) -> String {
     };
     let mut builder = Builder::new(disk, Cursor::new(Vec::new())).unwrap();
     let pack = builder.add_pack(pack).unwrap();
-    builder.push(3, pack, chunk).unwrap();
+    builder.push(0, pack, chunk).unwrap();
     let mut built = builder.finish().unwrap();
-    std::fs::write(path, built.to_bytes().unwrap()).unwrap();
-    built.header().name().to_string()
+    (built.header().name(), built.to_bytes().unwrap())
+}
+
+fn whole_manifest(salt: u8) -> (Digest, Vec<u8>) {
+    let disk = DiskId::from_bytes([9; 16]);
+    let mut builder = ManifestBuilder::new(disk, ChunkSize::DEFAULT, VOLUME_BYTES);
+    builder.set_salt(salt.into());
+    (0..ChunkSize::DEFAULT.count_for(VOLUME_BYTES)).for_each(|_| builder.push_zero());
+    let manifest = builder.finish().unwrap();
+    (manifest.digest(), manifest.as_bytes().to_vec())
 }
 
 #[test]
-fn test_volume_lies_over_a_manifest_of_format_2() {
+fn test_volume_lies_over_the_manifest_of_its_record_only() {
+    for (make, refused_at) in [(paged_manifest as fn(u8) -> _, 200), (whole_manifest, 100)] {
+        let directory = tempfile::tempdir().unwrap();
+        let host = Host::open(settings(directory.path()), None).unwrap();
+        let (volume, sink) = (DiskId::from_bytes([7; 16]), Arc::new(MemorySink::default()));
+        let path = directory.path().join("manifest");
+        let (name, content) = make(1);
+        std::fs::write(&path, &content).unwrap();
+        assert_eq!(manifest_name(&path).unwrap(), name);
+        let over = |epoch| spec_over(directory.path(), epoch, 1, Some((&path, name)));
+        host.volume_open(volume, &over(1), sink.clone()).unwrap();
+        assert_eq!(host.volume_status(volume).unwrap()["manifest"], name.to_string());
+        host.volume_set_base(volume, &path, name).unwrap();
+
+        let flipped = |position: usize| {
+            let mut damaged = content.clone();
+            damaged[position] ^= 1;
+            damaged
+        };
+        // Of another version, of another name, cut, and of another disk.
+        let others = [flipped(8), flipped(refused_at), content[..100].to_vec(), make(2).1];
+        for (number, content) in (2..).zip(others) {
+            let path = directory.path().join(format!("manifest-{number}"));
+            std::fs::write(&path, content).unwrap();
+            let refused = host.volume_set_base(volume, &path, name).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+            assert_eq!(host.volume_status(volume).unwrap()["manifest"], name.to_string());
+            let other = DiskId::from_bytes([number; 16]);
+            let spec = spec_over(directory.path(), 2, 1, Some((&path, name)));
+            let refused = host.volume_open(other, &spec, sink.clone()).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+            assert_eq!(host.volume_list(), [volume.to_string()]);
+        }
+    }
+}
+
+#[test]
+fn test_damaged_page_below_a_volume_is_told_until_the_manifest_is_put_there_again() {
     let directory = tempfile::tempdir().unwrap();
     let host = Host::open(settings(directory.path()), None).unwrap();
     let (volume, sink) = (DiskId::from_bytes([7; 16]), Arc::new(MemorySink::default()));
-    let path = directory.path().join("manifest");
-    let name = write_paged_manifest(&path);
-    let over = |epoch| spec_over(directory.path(), epoch, 1, Some(&path));
-    host.volume_open(volume, &over(1), sink.clone()).unwrap();
-    assert_eq!(host.volume_status(volume).unwrap()["manifest"], name);
-    host.volume_set_base(volume, &path).unwrap();
-    host.volume_close(volume);
-
-    let mut content = std::fs::read(&path).unwrap();
-    content[200] ^= 1;
-    std::fs::write(&path, content).unwrap();
-    let refused = host.volume_open(volume, &over(2), sink).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
-    assert!(host.volume_list().is_empty());
+    let (name, content) = paged_manifest(1);
+    let [path, whole] = ["damaged", "whole"].map(|name| directory.path().join(name));
+    std::fs::write(&whole, &content).unwrap();
+    let mut damaged = content;
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, damaged).unwrap();
+    let spec = spec_over(directory.path(), 1, 1, Some((&path, name)));
+    host.volume_open(volume, &spec, sink).unwrap();
+    let is_damaged = || host.volume_status(volume).unwrap()["is_manifest_damaged"].clone();
+    assert_eq!(is_damaged(), false);
+    assert!(host.volume_read_head(volume).is_err());
+    assert_eq!(is_damaged(), true);
+    host.volume_set_base(volume, &path, name).unwrap();
+    assert!(host.volume_read_head(volume).is_err());
+    assert_eq!(is_damaged(), true, "the file is no better");
+    host.volume_set_base(volume, &whole, name).unwrap();
+    assert_eq!(is_damaged(), false);
 }
 
 #[test]

@@ -41,6 +41,17 @@ fn disk_id(text: &str) -> PyResult<DiskId> {
     text.parse().map_err(|error| raise(ErrorKind::Invalid, format!("{text:?}: {error}")))
 }
 
+fn manifest_digest(text: &str) -> PyResult<Digest> {
+    text.parse().map_err(|error| raise(ErrorKind::Invalid, format!("the digest: {error}")))
+}
+
+/// Returns the name of the manifest in a file.
+#[pyfunction]
+pub(crate) fn manifest_name(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    let name = py.detach(|| acstor_host::manifest_name(&path)).map_err(exception)?;
+    Ok(name.to_string())
+}
+
 pub(crate) fn timeout(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map(|timeout| timeout.min(TIMEOUT_MAX))
@@ -129,10 +140,7 @@ impl DataPlane {
         hidden: bool,
         digest: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let digest: Option<Digest> = digest
-            .map(str::parse)
-            .transpose()
-            .map_err(|error| raise(ErrorKind::Invalid, format!("the digest: {error}")))?;
+        let digest = digest.map(manifest_digest).transpose()?;
         let attach = || self.host.attach_image(&manifest_path, hidden, digest);
         let image = py.detach(attach).map_err(exception)?;
         python(py, &image)
@@ -445,9 +453,10 @@ impl DataPlane {
         py: Python<'_>,
         volume: &str,
         manifest_path: PathBuf,
+        manifest: &str,
     ) -> PyResult<()> {
-        let volume = disk_id(volume)?;
-        py.detach(|| self.host.volume_set_base(volume, &manifest_path)).map_err(exception)
+        let (volume, name) = (disk_id(volume)?, manifest_digest(manifest)?);
+        py.detach(|| self.host.volume_set_base(volume, &manifest_path, name)).map_err(exception)
     }
 
     fn set_log_level(&self, directives: &str) -> PyResult<()> {

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _dataplane {
     #[pymodule_export]
-    use crate::data_plane::DataPlane;
+    use crate::data_plane::{DataPlane, manifest_name};
     #[pymodule_export]
     use crate::errors::{DataPlaneError, StaleDescriptorError};
     #[pymodule_export]

@@ -16,8 +16,7 @@ from acstor.dataplane.volumes import reconciler
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository import layout
 from acstor.repository.volumes.durability import Durability, DurabilityClass
-from acstor.repository.volumes.store import NewVolume, VolumeStore
-from testbed.doubles.memory_runtime import make_manifest
+from acstor.repository.volumes.store import VolumeStore
 from testbed.fixtures.conditions import wait_for
 from tests.unit.dataplane.volume_hosts import SIZE, VOLUME, HostUnderTest, move_to_second
 
@@ -73,22 +72,6 @@ def test_volume_in_use_is_closed_by_force_only(host: HostUnderTest, store: Volum
     assert host.state == "serving"
     host.call("close", force=True)
     assert store.get(VOLUME).record.owner is None
-
-
-def test_volume_of_an_image_has_its_manifest_at_hand(
-    host: HostUnderTest, store: VolumeStore, origin: MemoryOrigin
-) -> None:
-    other = "c6a3a6c0-3f2b-4f6b-8f1c-6a6a35a7a0de"
-    manifest = make_manifest(other)
-    digest = manifest.digest
-    origin.put_if_absent(f"manifests/{digest[:2]}/{digest}", [manifest.to_bytes()])
-    store.create_from_manifest(NewVolume(other, manifest.size_bytes), digest)
-    store.allow_host(other, "h1")
-    host.client.call("volume.open", volume=other, role="owner")
-    assert host.plane.runtime is not None
-    path = host.plane.runtime.volumes[other].manifest_path
-    assert path is not None
-    assert pathlib.Path(path).read_bytes() == manifest.to_bytes()
 
 
 def test_unknown_volume_and_a_host_that_is_not_allowed_are_refused(

@@ -105,7 +105,7 @@ class VolumeFolds:
             self._files.keep(kept)
             path = self._files.manifest_path(kept)
             assert path is not None
-            self._runtime().volume_set_base(volume, path)
+            self._runtime().volume_set_base(volume, path, digest)
         LOG.info("volume %s is folded into manifest %s", volume, digest)
         return {"manifest": digest, "is_folded": True}
 

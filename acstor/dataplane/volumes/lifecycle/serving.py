@@ -5,10 +5,12 @@ import logging
 import os
 from collections.abc import Callable
 
+from acstor import exception
 from acstor.control.protocol import LocalVolumeState, VolumeRole
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.listeners import VolumeListeners
 from acstor.dataplane.volumes.local_volume import LocalVolume
+from acstor.dataplane.volumes.mending import VolumeMending
 from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.dataplane.volumes.runtime import LogOrigin, VolumeSpec
 from acstor.dataplane.volumes.states import LocalVolumeEvent
@@ -34,11 +36,13 @@ class VolumeServing:
         *,
         files: VolumeFiles,
         listeners: VolumeListeners,
+        mending: VolumeMending,
         log_origin: LogOrigin,
         runtime: Callable[[], DataPlane],
     ) -> None:
         self._files = files
         self._listeners = listeners
+        self._mending = mending
         self._log_origin = log_origin
         self._runtime = runtime
 
@@ -53,6 +57,7 @@ class VolumeServing:
             next=kept.next,
             size_bytes=kept.size_bytes,
             manifest_path=self._files.manifest_path(kept),
+            manifest=kept.manifest,
             logs=kept.logs,
             durability=kept.durability,
             iops=kept.iops,
@@ -60,14 +65,23 @@ class VolumeServing:
             reserve_bytes=self._files.reserve_bytes(),
             adopts=kept.adopts,
         )
+        try:
+            self._open(local, spec)
+        except exception.CorruptError:
+            if not self._mending.has_fetched_damaged(kept):
+                raise
+            self._open(local, spec)
+        if kept.wanted_durability is not None:
+            wanted = kept.wanted_durability
+            with map_errors(f"opening volume {local.volume}"):
+                self._runtime().volume_set_durability(local.volume, wanted)
+            kept = dataclasses.replace(kept, durability=wanted, wanted_durability=None)
+            self._files.keep(kept)
+
+    def _open(self, local: LocalVolume, spec: VolumeSpec) -> None:
         with map_errors(f"opening volume {local.volume}"):
             self._runtime().volume_open(local.volume, spec, self._log_origin)
-            local.is_in_runtime = True
-            if kept.wanted_durability is not None:
-                wanted = kept.wanted_durability
-                self._runtime().volume_set_durability(local.volume, wanted)
-                kept = dataclasses.replace(kept, durability=wanted, wanted_durability=None)
-                self._files.keep(kept)
+        local.is_in_runtime = True
 
     def start_standby(self, local: LocalVolume, size_bytes: int) -> None:
         """Serve clients that wait until this host owns the volume."""

@@ -55,6 +55,7 @@ def copy(runtime: DataPlane, aside: LogAside, kept: PersistedVolume, path: str) 
         next=kept.next,
         size_bytes=kept.size_bytes,
         manifest_path=manifest,
+        manifest=kept.manifest,
         logs=kept.logs,
         durability=kept.durability,
         iops=0,

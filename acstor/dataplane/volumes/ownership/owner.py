@@ -192,15 +192,18 @@ class VolumeOwner:
         )
 
     def manifest(self, digest: str | None) -> bytes | None:
-        """Return a manifest of the origin; None for none.
+        """Return a manifest of the origin, all of it checked against its name; None for none.
 
         :raises NotFoundError: when the origin does not hold it.
+        :raises CorruptError: when it is damaged there.
         """
-        from acstor.repository import layout
+        from acstor.repository import disk_manifest, layout
 
         if digest is None:
             return None
-        return self._access.origin().get(layout.manifest_key(digest), MANIFEST_BYTES_MAX)
+        content = self._access.origin().get(layout.manifest_key(digest), MANIFEST_BYTES_MAX)
+        disk_manifest.parse_manifest(digest, content).check()
+        return content
 
 
 def _iso(moment: float) -> str:
