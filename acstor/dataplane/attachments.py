@@ -38,7 +38,8 @@ FILE_BYTES_MAX = 4 << 30
 """Largest manifest or ring that is taken over, bytes."""
 
 HEADER_BYTES = 96
-"""First bytes of a manifest, which hold a digest of all others: two that differ differ there."""
+"""First bytes of a manifest, which hold a digest of all others, or in version 2 a salt of its own:
+two that differ differ there."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ARRIVING = "arriving-"

@@ -14,7 +14,7 @@ from acstor import exception
 from acstor.backoff import BackOff
 from acstor.dataplane.attachments import AttachedImage, Attachments
 from acstor.exception import ErrorKind
-from acstor.native import DataPlane, digest, map_errors
+from acstor.native import DataPlane, DataPlaneError, manifest_name, map_errors
 
 LOG = logging.getLogger(__name__)
 
@@ -191,8 +191,7 @@ class RestoredImages:
 
 def _manifest_of(image: AttachedImage) -> str:
     try:
-        with open(image.manifest_path, "rb") as file:
-            return digest(file.read()).hex()
-    except OSError as error:
+        return manifest_name(image.manifest_path)
+    except DataPlaneError as error:
         LOG.warning("which manifest image %s has is not known: %s", image.disk_id, error)
         return ""

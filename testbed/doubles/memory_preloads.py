@@ -5,7 +5,8 @@ import time
 
 from acstor.control.bitmap import bitmap_len
 from acstor.control.protocol import PreloadState, PreloadWhat
-from acstor.native import DataPlaneError, Manifest
+from acstor.native import DataPlaneError
+from acstor.repository.disk_manifest import DiskManifest
 
 
 def failure(kind: str, message: str) -> DataPlaneError:
@@ -65,7 +66,7 @@ class MemoryPreloads:
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity = capacity_bytes
-        self._manifests: dict[str, Manifest] = {}
+        self._manifests: dict[str, DiskManifest] = {}
         self._read: dict[str, set[int]] = {}
         self._boots: dict[str, int] = {}
         self._wanted: dict[str, set[int]] = {}
@@ -96,7 +97,7 @@ class MemoryPreloads:
 
     # What the runtime asks
 
-    def attached(self, manifest: Manifest) -> None:
+    def attached(self, manifest: DiskManifest) -> None:
         self._manifests[manifest.disk_id] = manifest
 
     def detached(self, disk_id: str) -> None:
@@ -164,7 +165,7 @@ class MemoryPreloads:
             "pinnable_bytes": self._capacity // 4,
         }
 
-    def _manifest(self, disk_id: str) -> Manifest:
+    def _manifest(self, disk_id: str) -> DiskManifest:
         if disk_id not in self._manifests:
             raise failure("not_found", f"image {disk_id} is not attached")
         return self._manifests[disk_id]

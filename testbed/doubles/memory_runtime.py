@@ -6,7 +6,8 @@ import socket
 
 from acstor.dataplane.runtime import OriginReader
 from acstor.dataplane.settings import DataPlaneSettings
-from acstor.native import Manifest, Ring, RingHost, StaleDescriptorError, build_ring
+from acstor.native import Ring, RingHost, StaleDescriptorError, build_ring, manifest_name
+from acstor.repository.disk_manifest import parse_manifest
 from testbed.doubles.manifests import CHUNK_SIZE, make_manifest
 from testbed.doubles.memory_preloads import MemoryPreloads, failure
 from testbed.doubles.memory_volumes import MemoryVolumes
@@ -94,7 +95,8 @@ class MemoryRuntime(MemoryVolumes):
         if self.attach_failures:
             raise failure(self.attach_failures.pop(0), "injected")
         self.read_whole += digest is None
-        manifest = Manifest.parse(pathlib.Path(manifest_path).read_bytes())
+        name = manifest_name(manifest_path)
+        manifest = parse_manifest(name, pathlib.Path(manifest_path).read_bytes())
         disk_id = manifest.disk_id
         known = self.images.get(disk_id)
         if known is not None and known["manifest"] != manifest.digest:

@@ -9,11 +9,20 @@ import pytest
 from acstor.backoff import BackOff
 from acstor.dataplane import restored_images
 from acstor.dataplane.host import DataPlaneHost
+from testbed.doubles.manifests import make_manifest, make_paged_manifest
 from testbed.doubles.memory_runtime import MemoryRuntime
 from testbed.fixtures.conditions import wait_for
 from tests.unit.dataplane.host_machine import IMAGE, OTHER, Machine, keeper, machine, manifest
 
 __all__ = ["keeper", "machine", "manifest"]
+
+
+def whole_manifest() -> bytes:
+    return make_manifest(IMAGE).to_bytes()
+
+
+def paged_manifest() -> bytes:
+    return make_paged_manifest(IMAGE)
 
 
 def wait_attached(host: DataPlaneHost, runtime: MemoryRuntime, count: int) -> None:
@@ -100,12 +109,15 @@ def test_images_are_attached_again_without_waiting_for_who_detaches_one(
     wait_attached(host, runtime, 1)
 
 
+@pytest.mark.parametrize("make", [whole_manifest, paged_manifest], ids=["whole", "paged"])
 def test_image_that_waits_is_named_with_its_manifest_all_the_time(
-    machine: Machine, manifest: Callable[[str], str]
+    machine: Machine, tmp_path: pathlib.Path, make: Callable[[], bytes]
 ) -> None:
     """Garbage collection keeps what it needs by that, whatever tries to attach it meanwhile."""
     host = machine.host()
-    attached = machine.client().call("image.attach", path=manifest(IMAGE))
+    path = tmp_path / "manifest"
+    path.write_bytes(make())
+    attached = machine.client().call("image.attach", path=str(path))
     host.stop(unmount=True)
     machine.attach_failures = ["unavailable", "unavailable"]
     host = machine.host()
