@@ -14,6 +14,11 @@ READY_TIMEOUT_S = 20.0
 REGISTRATION_TIMEOUT_S = 600.0
 
 
+FORMAT_VERSION = "5"
+"""Of the repository: its chunks are stored plain, so that bytes out of the origin are bytes that
+guests read, as they are of the approaches that ACStor is compared with."""
+
+
 class OriginRepository:
     """One repository per run: the image is registered once, by the command line, as anyone would.
 
@@ -32,7 +37,9 @@ class OriginRepository:
         """
         self._testbed = testbed
         self._disk = disk
-        self._init_options = [] if chunk_size is None else ["--chunk-size", f"{chunk_size}B"]
+        self._init_options = ["--format-version", FORMAT_VERSION]
+        if chunk_size is not None:
+            self._init_options += ["--chunk-size", f"{chunk_size}B"]
         self._directory = testbed.run.directory("origin")
         self._root = testbed.run.directory("origin", "repository")
         self._config = self._directory / "acstor.conf"

@@ -27,6 +27,7 @@ from acstor.repository.images.image_registry import Entry, ImageRegistry
 from acstor.repository.images.withdrawal_rounds import read_rounds
 from acstor.repository.repository import Repository
 from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.stored_chunks import read_chunk
 from testbed.fixtures.usage_records import write_usage
 
 CHUNK_SIZE = 4096
@@ -201,10 +202,7 @@ class Cloud:
         parts = []
         for index in range(manifest.chunk_count):
             entry = manifest.entry(index)
-            if entry is None:
-                parts.append(bytes(CHUNK_SIZE))
-                continue
-            _, pack, offset, *_ = entry
-            key = layout.pack_key(pack.hex())
-            parts.append(self.origin.get_range(key, offset, CHUNK_SIZE))
+            parts.append(
+                bytes(CHUNK_SIZE) if entry is None else read_chunk(self.origin, entry, CHUNK_SIZE)
+            )
         return b"".join(parts)[: manifest.size_bytes]

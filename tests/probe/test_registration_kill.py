@@ -14,11 +14,11 @@ import uuid
 import pytest
 
 from acstor.origin import posix
-from acstor.repository import layout
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.images.image_index import INDEX_REF
 from acstor.repository.repository import Repository
 from acstor.repository.verification import Verifier
+from testbed.fixtures.stored_chunks import read_chunk
 
 KILLS = int(os.environ.get("ACSTOR_PROBE_KILLS", "20"))
 IMAGE_SIZE = 24 << 20
@@ -87,8 +87,7 @@ def read_image(repository: Repository, image_id: str) -> bytes:
         if entry is None:
             parts.append(bytes(manifest.chunk_size))
         else:
-            key = layout.pack_key(entry[1].hex())
-            parts.append(repository.origin.get_range(key, entry[2], manifest.chunk_size))
+            parts.append(read_chunk(repository.origin, entry, manifest.chunk_size))
     return b"".join(parts)
 
 
