@@ -23,13 +23,14 @@ from acstor.agent.reconcilers.image_following import ImageFollower
 from acstor.agent.reconcilers.image_records import ImageRecords
 from acstor.agent.reconcilers.seen_records import SeenRecords
 from acstor.agent.reconcilers.usage_publication import UsagePublisher
-from acstor.native import Manifest
+from acstor.native import manifest_name
 from acstor.origin import base, memory
 from acstor.repository import layout
+from acstor.repository.disk_manifest import parse_manifest
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.gc.marking import Marker
 from acstor.repository.images.signed_record import RecordVerifier
-from acstor.repository.repository import Repository
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
 from acstor.repository.signing.trusted_keys import TrustedKeys
 from tests.unit.repository import interleaving
 from tests.unit.repository.images import disk, image_id, open_repository, register
@@ -64,7 +65,7 @@ class AttachedImages:
                 image["open_handles"] = self._choice.randint(0, 1)
             return [dict(image) for image in self._images.values()]
         if method == "image.attach":
-            return self._attach(pathlib.Path(arguments["path"]).read_bytes())
+            return self._attach(arguments["path"])
         assert method == "image.detach"
         image = self._images[arguments["image"]]
         if image["open_handles"]:
@@ -73,8 +74,8 @@ class AttachedImages:
         del self._images[arguments["image"]], self.needed[image["manifest"]]
         return {"state": "removed"}
 
-    def _attach(self, content: bytes) -> None:
-        manifest = Manifest.parse(content)
+    def _attach(self, path: str) -> None:
+        manifest = parse_manifest(manifest_name(path), pathlib.Path(path).read_bytes())
         fields = {"id": manifest.disk_id, "manifest": manifest.digest, "hidden": False}
         self._images[manifest.disk_id] = {**fields, "open_handles": 0}
         packs = {layout.pack_key(pack.hex()) for pack in manifest.packs()}
@@ -139,11 +140,14 @@ def remove_action(number: int) -> Callable[[base.Origin], object]:
     return action
 
 
-def run_once(seed: int, folder: str) -> None:
-    """Run one order; raise PromiseError when a promise is broken."""
+def run_once(seed: int, folder: str, version: int = INDEX_VERSION) -> None:
+    """Run one order; raise PromiseError when a promise is broken.
+
+    :param version: of the repository; the seeds of broken variants are of the calls of one.
+    """
     choice = random.Random(seed)
     origin = WatchedOrigin()
-    repository = open_repository(origin)
+    repository = open_repository(origin, version)
     for number, content in CONTENTS.items():
         register(repository, number, content)
     for host in ("h1", "h2"):
@@ -182,7 +186,7 @@ def without_lingering() -> Iterator[None]:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_no_order_collects_what_is_attached(batch: int, tmp_path: pathlib.Path) -> None:
     for seed in range(batch, RUNS, BATCHES):
-        run_once(seed, str(tmp_path))
+        run_once(seed, str(tmp_path), (INDEX_VERSION, COMPRESSED_VERSION)[seed % 2])
 
 
 def test_what_nobody_has_attached_any_more_is_collected(tmp_path: pathlib.Path) -> None:
