@@ -52,9 +52,10 @@ def check_repository(conf: cfg.ConfigOpts) -> Result:
     if found.format.version < repository.FORMAT_VERSION:
         return warning(
             f"{what}; volumes need version {repository.VOLUMES_VERSION}, before version 3 a host "
-            "that stops while it changes a ref of a directory keeps others from it, and "
-            f"[repository] dedup_scope needs version {repository.SCOPES_VERSION}: when every "
-            "machine runs this release, 'acstor repository upgrade'"
+            "that stops while it changes a ref of a directory keeps others from it, [repository] "
+            f"dedup_scope needs version {repository.SCOPES_VERSION}, and images are stored "
+            f"compressed from version {repository.COMPRESSED_VERSION} on: when every machine runs "
+            "this release, 'acstor repository upgrade'"
         )
     if needs_locks:
         return warning(

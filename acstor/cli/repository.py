@@ -14,7 +14,7 @@ from acstor.repository.gc.remembered_packs import remembered
 from acstor.repository.repository import (
     CHUNK_SIZE_DEFAULT,
     FORMAT_VERSION,
-    FORMAT_VERSION_NEWEST,
+    FORMAT_VERSIONS_MADE,
     Repository,
 )
 
@@ -118,10 +118,10 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format-version",
         type=int,
-        choices=range(FORMAT_VERSION, FORMAT_VERSION_NEWEST + 1),
+        choices=FORMAT_VERSIONS_MADE,
         default=FORMAT_VERSION,
-        help=f"format version ({FORMAT_VERSION}); {FORMAT_VERSION_NEWEST} is for trying: it stores "
-        "images compressed, and volumes cannot be made of these yet",
+        help=f"format version ({FORMAT_VERSION}); {FORMAT_VERSIONS_MADE[0]} while programs of the "
+        "release before run, which do not read images that are stored compressed",
     )
 
 

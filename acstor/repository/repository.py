@@ -14,8 +14,8 @@ from acstor.repository.images import image_record, signed_record, working_set
 from acstor.repository.images.image_index import ImageIndexWriter
 
 FORMAT_NAME = "acstor-repository"
-FORMAT_VERSION = 5
-"""Version of the repositories that this build makes.
+FORMAT_VERSION = 6
+"""Version of the repositories that this build makes, unless it is told otherwise.
 
 It must grow when a new kind of ref keeps manifests alive: a garbage collector that does not know
 that kind would delete what it refers to. 2: volumes and snapshots. 3: the refs of a POSIX origin
@@ -24,9 +24,8 @@ which programs of version 3 take for damaged. 5: hosts follow an index of the im
 (images/image_index.py), which programs of version 4 do not write. 6: images have manifests and
 packs of version 2 (disk_formats.py), which programs of version 5 do not read.
 """
-FORMAT_VERSION_NEWEST = 6
-"""Newest version that this build can make, for who asks for it: hosts cannot fold volumes yet that
-are made of images of it."""
+FORMAT_VERSIONS_MADE = (5, 6)
+"""Versions that this build can make: programs of the release before read the first."""
 FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6)
 """Versions that this build opens."""
 VOLUMES_VERSION = 2

@@ -31,7 +31,12 @@ from acstor.registrar.registration.file_registration import (
 )
 from acstor.registrar.registration.job import ImageJob, JobSettings, Outcome, OutcomeKind
 from acstor.repository.images import registration
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
+from acstor.repository.repository import (
+    COMPRESSED_VERSION,
+    FORMAT_VERSION,
+    INDEX_VERSION,
+    Repository,
+)
 from testbed.doubles.registrar_cloud import CHUNK_SIZE, Cloud, content_of, describe
 from testbed.fixtures.conditions import wait_for
 
@@ -92,7 +97,7 @@ def run(
     return ImageJob(service, repository, image, job_settings).run()
 
 
-@pytest.mark.parametrize("repository", [FORMAT_VERSION, COMPRESSED_VERSION], indirect=True)
+@pytest.mark.parametrize("repository", [INDEX_VERSION, COMPRESSED_VERSION], indirect=True)
 def test_image_is_registered(
     in_child: InChild, repository: Repository, tmp_path: pathlib.Path, temporary: pathlib.Path
 ) -> None:

@@ -222,19 +222,19 @@ def test_backing_file_is_left_to_nova(
 def test_disk_that_is_too_large_is_left_to_nova(
     run: Run, service: FaultyImageService, tmp_path: pathlib.Path
 ) -> None:
-    """Of chunks of 4 KiB a manifest has at most as many as 256 GiB have."""
+    """Of chunks of 4 KiB a manifest has at most as many as 4 TiB have."""
     import subprocess
 
     qcow2 = tmp_path / "qcow2"
     subprocess.run(
-        ["qemu-img", "create", "-q", "-f", "qcow2", str(qcow2), "1T"], check=True, timeout=60
+        ["qemu-img", "create", "-q", "-f", "qcow2", str(qcow2), "5T"], check=True, timeout=60
     )
     content = qcow2.read_bytes()
     image = describe(IMAGE_ID, content, disk_format="qcow2")
     service._inner.put(image, content)  # type: ignore[attr-defined]
     outcome = run(image)
     assert outcome.kind is OutcomeKind.LEFT
-    assert f"more than the {256 << 30} that a manifest can have" in outcome.reason
+    assert f"more than the {4 << 40} that a manifest can have" in outcome.reason
     assert str(tmp_path) not in outcome.reason
 
 

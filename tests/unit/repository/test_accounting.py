@@ -8,12 +8,12 @@ from acstor.origin import memory
 from acstor.repository import layout, upgrade
 from acstor.repository.accounting import account, account_owners
 from acstor.repository.gc.garbage import Collector
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
 from acstor.repository.volumes.store import NewVolume, VolumeStore
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, open_repository, register
 
 
-@pytest.fixture(params=[FORMAT_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
+@pytest.fixture(params=[INDEX_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
 def repository(request: pytest.FixtureRequest) -> Repository:
     return open_repository(memory.MemoryOrigin(), request.param)
 
@@ -83,7 +83,7 @@ def test_volume_and_snapshot_share_the_chunks_of_their_image() -> None:
 
 def test_unreadable_manifest_is_named() -> None:
     origin = memory.MemoryOrigin()
-    register(open_repository(origin, FORMAT_VERSION), 0, disk(1, 2))
+    register(open_repository(origin, INDEX_VERSION), 0, disk(1, 2))
     repository = upgrade.upgrade(origin, COMPRESSED_VERSION)
     register(repository, 1, disk(1, 2))
     digest = repository.get_image(image_id(0)).record.manifest

@@ -18,7 +18,7 @@ from acstor.repository.gc.garbage import Collector
 from acstor.repository.gc.marking import Marker
 from acstor.repository.images import registration
 from acstor.repository.pack_reader import RECORD_SIZE, read_pack
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
 from acstor.repository.source.base import Extent
 from acstor.repository.verification import Damage, Verifier
 from acstor.repository.volumes.store import NewVolume, VolumeStore
@@ -227,7 +227,7 @@ def test_volume_shares_the_chunks_of_an_image(repository: Repository) -> None:
 def upgraded(numbers: dict[int, bytes]) -> Repository:
     """Return a repository of version 6 with images from the time when it was of version 5."""
     origin = memory.MemoryOrigin()
-    older = open_repository(origin, FORMAT_VERSION)
+    older = open_repository(origin, INDEX_VERSION)
     for number, content in numbers.items():
         register(older, number, content)
     return upgrade.upgrade(origin, COMPRESSED_VERSION)

@@ -15,7 +15,7 @@ from acstor.repository.dedup_scope import DedupScope, canonical_project, check_s
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.images import registration
 from acstor.repository.images.image_record import ImageRecord
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Format, Repository
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Format, Repository
 from acstor.repository.upgrade import upgrade
 from acstor.repository.verification import Verifier
 from tests.unit.repository.images import (
@@ -32,7 +32,7 @@ GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
 ONE, OTHER = "0f9d8c7b6a594837a6b5c4d3e2f10918", "e2b5a1c07f3d4c9a8b6e5d4c3b2a1908"
 
 
-@pytest.fixture(params=[FORMAT_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
+@pytest.fixture(params=[INDEX_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
 def repository(request: pytest.FixtureRequest) -> Repository:
     return open_repository(memory.MemoryOrigin(), request.param)
 

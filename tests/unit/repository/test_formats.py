@@ -8,7 +8,7 @@ import pytest
 from acstor import exception, native
 from acstor.origin import memory
 from acstor.repository.images.image_record import ImageRecord
-from acstor.repository.repository import FORMAT_VERSION_NEWEST, Format, Repository
+from acstor.repository.repository import FORMAT_VERSIONS, Format, Repository
 from tests.unit.repository.images import chunk, disk, open_repository, register
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
@@ -113,7 +113,7 @@ def test_bad_record_is_an_error_of_its_kind(
 
 def test_newer_repository_is_refused() -> None:
     origin = memory.MemoryOrigin()
-    version = FORMAT_VERSION_NEWEST + 1
+    version = FORMAT_VERSIONS[-1] + 1
     newer = Format("6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", 65536, version=version)
     origin.put_if_absent("format", [newer.encode()])
     with pytest.raises(exception.UnsupportedError, match=f"version {version}"):

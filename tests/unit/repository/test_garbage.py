@@ -8,7 +8,7 @@ from acstor.repository import layout
 from acstor.repository.gc.condemnation import State, Tombstone, Tombstones
 from acstor.repository.gc.garbage import Collector, Report
 from acstor.repository.images import usage
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
 from acstor.repository.verification import Verifier
 from testbed.fixtures.usage_records import write_usage
 from tests.unit.repository.images import disk, image_id, open_repository, read_back, register
@@ -24,7 +24,7 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(params=[FORMAT_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
+@pytest.fixture(params=[INDEX_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
 def repository(request: pytest.FixtureRequest) -> Repository:
     return open_repository(memory.MemoryOrigin(), request.param)
 

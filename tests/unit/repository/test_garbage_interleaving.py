@@ -23,7 +23,7 @@ from acstor.repository.gc.condemnation import Tombstone, Tombstones
 from acstor.repository.gc.garbage import Collector, Report
 from acstor.repository.gc.marking import Marker
 from acstor.repository.images import registration
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
 from acstor.repository.verification import Verifier
 from tests.unit.repository import interleaving
 from tests.unit.repository.images import disk, image_id, open_repository, read_back, register
@@ -170,7 +170,7 @@ def check(repository: Repository, reported: set[int], seed: int) -> None:
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_every_order_keeps_every_reported_image(batch: int) -> None:
     for seed in range(batch, RUNS, BATCHES):
-        run_once(seed, FORMAT_VERSION)
+        run_once(seed, INDEX_VERSION)
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
@@ -239,7 +239,7 @@ def test_broken_variants_are_found_out(variant: str) -> None:
     with BROKEN_VARIANTS[variant]:
         for seed in (FOUND_BY.get(variant, 0), *range(20 * RUNS)):
             try:
-                run_once(seed, (FORMAT_VERSION, COMPRESSED_VERSION)[seed % 2])
+                run_once(seed, (INDEX_VERSION, COMPRESSED_VERSION)[seed % 2])
             except PromiseError:
                 return
     pytest.fail(f"{20 * RUNS} orders found nothing")

@@ -8,7 +8,7 @@ import pytest
 from acstor.origin import base
 from acstor.repository.gc.condemnation import TOMBSTONE_VERSION, State, Tombstone, name_of_logs
 from acstor.repository.images.image_record import UNSIGNED_VERSION, ImageRecord
-from acstor.repository.repository import FORMAT_VERSION, FORMAT_VERSION_NEWEST, Format
+from acstor.repository.repository import FORMAT_VERSION, FORMAT_VERSIONS_MADE, Format
 from acstor.repository.volumes.log_range import LogRange
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
@@ -24,7 +24,7 @@ def golden(kind: str, version: int = 1) -> bytes:
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6])
 def test_format_object_version_requires_update(version: int) -> None:
     found = Format.parse(golden("format", version))
-    assert (FORMAT_VERSION, FORMAT_VERSION_NEWEST) == (5, 6)
+    assert (FORMAT_VERSION, FORMAT_VERSIONS_MADE) == (6, (5, 6))
     assert (found.version, found.chunk_size) == (version, 65536)
     assert found.id == "75d745ee-6122-4977-8a4e-8b187136749e"
     assert found.encode() == golden("format", version), "bump FORMAT_VERSION"

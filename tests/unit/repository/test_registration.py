@@ -11,7 +11,7 @@ from acstor.origin import faulty, memory
 from acstor.repository import layout
 from acstor.repository.images import registration
 from acstor.repository.pack_reader import DIGEST_SIZE, RECORD_SIZE
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
 from acstor.repository.source.base import Extent
 from acstor.repository.verification import Verifier
 from tests.unit.repository.images import (
@@ -26,7 +26,7 @@ from tests.unit.repository.images import (
 from tests.unit.repository.memory_source import MemorySource
 
 
-@pytest.fixture(params=[FORMAT_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
+@pytest.fixture(params=[INDEX_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
 def repository(request: pytest.FixtureRequest) -> Repository:
     return open_repository(memory.MemoryOrigin(), request.param)
 

@@ -7,7 +7,13 @@ import pytest
 
 from acstor import exception
 from acstor.origin import base, memory
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Format, Repository
+from acstor.repository.repository import (
+    COMPRESSED_VERSION,
+    FORMAT_VERSION,
+    INDEX_VERSION,
+    Format,
+    Repository,
+)
 from acstor.repository.upgrade import upgrade
 from tests.unit.repository import interleaving
 
@@ -64,7 +70,7 @@ def test_upgrades_to_different_versions_end_at_the_newer_one() -> None:
         origin = older_repository()
         actors = [
             interleaving.Actor("one", upgrade, origin),
-            interleaving.Actor("two", lambda inner: upgrade(inner, COMPRESSED_VERSION), origin),
+            interleaving.Actor("two", lambda inner: upgrade(inner, INDEX_VERSION), origin),
             interleaving.Actor("three", upgrade, origin),
             interleaving.Actor("open", Repository.open, origin),
         ]
