@@ -20,7 +20,6 @@ from acstor.repository.chunk_indexes import ChunkIndex
 from acstor.repository.disk_formats import (
     SALT_BITS,
     DiskFiller,
-    DiskFormat,
     StoredDisk,
     format_of_disks,
 )
@@ -105,7 +104,6 @@ class Registrar:
     :param check: called between windows of the image and before it is published; ends the
         registration by raising, and nothing is then left but packs.
     :param writer: writes the record, by default one without a signature.
-    :param disk_format: form in which disks are stored, by default that of the repository.
     """
 
     def __init__(
@@ -115,11 +113,10 @@ class Registrar:
         progress: Progress | None = None,
         check: Callable[[], None] = lambda: None,
         writer: RecordWriter | None = None,
-        disk_format: DiskFormat | None = None,
     ) -> None:
         """Keep what to register with."""
         self._repository = repository
-        self._format = disk_format or format_of_disks(repository)
+        self._format = format_of_disks(repository)
         self._origin: origin_base.Origin = repository.origin
         self._reserve = OriginReserve(repository.origin, settings.reserve_percent)
         self._settings = settings

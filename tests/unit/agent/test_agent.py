@@ -32,7 +32,7 @@ from acstor.cluster.timed_lock import TimedLock
 from acstor.native import RingHost, build_ring
 from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
-from acstor.repository import disk_formats, layout
+from acstor.repository import layout
 from acstor.repository.images import registration
 from acstor.repository.images.image_index import INDEX_REF, ImageIndexWriter
 from acstor.repository.images.image_record import ImageRecord
@@ -144,7 +144,7 @@ def test_damaged_paged_manifest_is_never_attached(host: HostUnderTest, position:
     repository = Repository.open(host.origin)
     request = registration.Request(IMAGE, "an image", MemorySource(b"text" * CHUNK_SIZE), "raw")
     settings = registration.Settings(workers=0)
-    registrar = registration.Registrar(repository, settings, disk_format=disk_formats.COMPRESSED)
+    registrar = registration.Registrar(repository, settings)
     key = layout.manifest_key(registrar.register(request).manifest)
     content = bytearray(host.origin.get(key, 1 << 20))
     content[position] ^= 1
