@@ -1,5 +1,6 @@
 """Volumes with real data planes and QEMU's and libnbd's clients."""
 
+import os
 import pathlib
 from collections.abc import Iterator
 
@@ -87,6 +88,25 @@ def test_volume_of_an_image_is_the_image_until_it_is_written(
     call(first, "close", volume, force=False)
     control.move(volume, first, second)
     assert content(open_volume(second, volume), tmp_path / "there") == expected
+
+
+def test_damaged_manifest_below_a_volume_is_fetched_again(
+    cloud: Cloud, control: Volumes, tmp_path: pathlib.Path
+) -> None:
+    """Reads that need a damaged page fail until the manifest has come again."""
+    host = add_host(cloud)
+    image = cloud.register(8 * MIB)
+    volume = control.create(SIZE, host, image_id=image.id)
+    opened = open_volume(host, volume)
+    (path,) = host.path.rglob(f"{volume}/*.manifest")
+    whole = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([whole[-1] ^ 1]))
+    assert qemu_io(opened, "read 7M 4k").returncode != 0
+    wait_for("it is read again", lambda: qemu_io(opened, "read 7M 4k").returncode == 0)
+    assert content(opened, tmp_path / "content") == image.content.ljust(SIZE, b"\0")
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("scope", [None, "a project"])
