@@ -68,6 +68,9 @@ pub(crate) const FOLD_BATCH_BYTES: usize = 32 << 20;
 pub(crate) const FOLD_PACKS: usize = 16;
 /// Smallest pack of a fold but for the last, bytes.
 pub(crate) const FOLD_PACK_BYTES_MIN: usize = 1 << 20;
+/// Pages of the manifests below a volume up to which a fold looks through them for chunks that it need not
+/// store: those of some 20 GiB of data, read in tens of milliseconds.
+pub(crate) const FOLD_SEARCH_PAGES_MAX: u64 = 4096;
 /// Bytes of the manifest that each log object pays for: with fewer objects, a fold waits.
 pub(crate) const FOLD_MANIFEST_BYTES_PER_OBJECT: u64 = 16 << 10;
 /// Objects from which every volume is folded.

@@ -37,7 +37,7 @@ pub(crate) const RESERVED: [Range<usize>; 2] =
 pub(crate) const HAS_DIRECTORY: u32 = 1 << 31;
 
 /// Chunks of a span: what one map page or one slot of a directory describes.
-pub(crate) const SPAN_CHUNKS: u32 = 8192;
+pub const SPAN_CHUNKS: u32 = 8192;
 /// Slots of a directory page.
 pub(crate) const DIRECTORY_SLOTS: u32 = 512;
 /// Most directory pages.

@@ -1,12 +1,15 @@
 //! A manifest of format 2 under a fold, and the one that is made of it.
 //!
-//! What is made is whole, whatever lies below: it costs what the disk's data costs, and nobody needs
-//! another manifest to read it.
+//! What is made is a delta, which costs what was written since, or takes in the manifests below from the
+//! top, as [`levels_to_merge`] has it: everything is whole again where a fold changed much of it.
 
 use std::io::Cursor;
 use std::sync::Arc;
 
-use acstor_manifest::{Change, Chunk, MergeError, MergedDisk, Pack, PageCache, merge};
+use acstor_manifest::layout::SPAN_CHUNKS;
+use acstor_manifest::{
+    Change, Chunk, MergeError, MergedDisk, Pack, PageCache, delta_pages, levels_to_merge, merge,
+};
 use acstor_readpath::{ManifestFault, PagedManifest, PagedReader};
 use acstor_types::{ChunkSize, Codec, Digest, DiskId, PackClass, StoredChunk};
 use bytes::Bytes;
@@ -14,6 +17,7 @@ use hashbrown::HashMap;
 
 use super::fold_base::{Changes, FoldBase, Made, NewPack};
 use crate::OverlayError;
+use crate::limits::FOLD_SEARCH_PAGES_MAX;
 
 /// Memory for pages while a fold runs, bytes: it reads all of them once, most in their order, and must not
 /// take the room of what guests need.
@@ -34,6 +38,14 @@ impl PagedBase {
         let reader = manifest.reader(&Arc::new(PageCache::new(PAGES_BYTES)));
         Ok(PagedBase(reader.map_err(|error| OverlayError::Base(error.to_string()))?))
     }
+}
+
+/// Returns about how many pages a delta of changes alone has.
+fn pages_of(changes: &Changes<Place>) -> u64 {
+    let data = changes.values().flatten().count() as u64;
+    let mut spans: Vec<u64> = changes.keys().map(|chunk| chunk / u64::from(SPAN_CHUNKS)).collect();
+    spans.dedup();
+    delta_pages(data, spans.len() as u64)
 }
 
 fn unread(fault: ManifestFault) -> OverlayError {
@@ -60,7 +72,12 @@ impl FoldBase for PagedBase {
         })
     }
 
+    /// Looks through all that the manifests say, where that is not too much; a fold stores again what it
+    /// does not find.
     fn find(&self, wanted: &mut HashMap<Digest, Option<Place>>) -> Result<(), OverlayError> {
+        if self.0.page_counts().iter().sum::<u64>() > FOLD_SEARCH_PAGES_MAX {
+            return Ok(());
+        }
         for found in self.0.entries(0..self.0.header().chunk_count()) {
             let found = found.map_err(unread)?;
             let Some(place) = wanted.get_mut(&found.entry.chunk.digest) else { continue };
@@ -92,6 +109,7 @@ impl FoldBase for PagedBase {
         _chunk_size: ChunkSize,
         size_bytes: u64,
     ) -> Result<Made, OverlayError> {
+        let levels = levels_to_merge(pages_of(changes), &self.0.page_counts());
         let changes = changes.iter().map(|(chunk, change)| match change {
             None => (*chunk, Change::Zero),
             Some((_, (pack, stored))) => (*chunk, Change::Data { pack: *pack, chunk: *stored }),
@@ -99,8 +117,7 @@ impl FoldBase for PagedBase {
         let disk_id = DiskId::from_bytes(rand::random());
         let disk = MergedDisk { disk_id, size_bytes, salt: rand::random() };
         let spool = Cursor::new(Vec::new());
-        let mut made =
-            merge(&self.0, self.0.levels().len(), changes, disk, spool).map_err(not_merged)?;
+        let mut made = merge(&self.0, levels, changes, disk, spool).map_err(not_merged)?;
         let digest = made.header().name();
         let content = made.to_bytes();
         let content = content.map_err(|error| OverlayError::io("make a manifest", error))?;

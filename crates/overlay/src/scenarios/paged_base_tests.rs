@@ -1,4 +1,4 @@
-//! Volumes over manifests of format 2: folds, and extents that are not in memory.
+//! Volumes over manifests of format 2: folds, deltas among them, and extents that are not in memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Cursor, Write};
@@ -33,7 +33,12 @@ const SIZES: [u64; 2] = [4 << 20, 6 << 20];
 type Content = BTreeMap<u64, Vec<u8>>;
 
 fn chunk(number: u8) -> Vec<u8> {
-    Digest::of(&[number]).as_bytes().iter().copied().cycle().take(CHUNK).collect()
+    content(number.into(), CHUNK)
+}
+
+fn content(number: u32, len: usize) -> Vec<u8> {
+    let name = Digest::of(&number.to_le_bytes());
+    name.as_bytes().repeat(len / name.as_bytes().len())
 }
 
 fn pack(number: u8, chunks: u32) -> Pack {
@@ -53,11 +58,21 @@ fn place(content: &[u8], number: u32) -> StoredChunk {
 }
 
 fn manifest(number: u8, base: Option<&[u8]>, chunks: &Content) -> Vec<u8> {
+    manifest_of(number, base, chunks, ChunkSize::DEFAULT, SIZES[0])
+}
+
+fn manifest_of(
+    number: u8,
+    base: Option<&[u8]>,
+    chunks: &Content,
+    chunk_size: ChunkSize,
+    size_bytes: u64,
+) -> Vec<u8> {
     let header = base.map(|base| Header::parse(base, base.len() as u64).unwrap());
     let disk = Disk {
         disk_id: DiskId::from_bytes([number; 16]),
-        size_bytes: SIZES[0],
-        chunk_size: ChunkSize::DEFAULT,
+        size_bytes,
+        chunk_size,
         salt: [number; 16],
         base: header.as_ref().map(Base::of),
     };
@@ -87,8 +102,8 @@ fn view(content: &Content, size_bytes: u64) -> Arc<dyn BlockView> {
 fn memory_base(content: &Content, size_bytes: u64) -> MemoryBase {
     let mut disk = vec![0; size_bytes as usize];
     for (index, chunk) in content {
-        let start = *index as usize * CHUNK;
-        disk[start..start + CHUNK].copy_from_slice(chunk);
+        let start = *index as usize * chunk.len();
+        disk[start..start + chunk.len()].copy_from_slice(chunk);
     }
     MemoryBase(Bytes::from(disk))
 }
@@ -146,6 +161,10 @@ struct Host {
     origin: MemoryOrigin,
     volume: Arc<Volume>,
     content: Content,
+    chunk_len: usize,
+    size_bytes: u64,
+    /// Manifests of which what a fold makes may be a delta.
+    bases: Vec<Vec<u8>>,
     runtime: Runtime,
 }
 
@@ -161,6 +180,28 @@ impl Host {
         let lower = manifest(1, None, &below);
         let upper = manifest(2, Some(&lower), &above);
         let content: Content = below.into_iter().chain(above).collect();
+        let view = base(&content);
+        Host::open(vec![upper, lower], content, ChunkSize::DEFAULT, SIZES[1], view)
+    }
+
+    /// A volume over a whole manifest of `chunks` chunks of 4 KiB.
+    fn over_many(chunks: u32) -> Host {
+        let content: Content =
+            (0..chunks).map(|index| (u64::from(index), content(index, 4096))).collect();
+        let (chunk_size, size_bytes) = (ChunkSize::new(4096).unwrap(), u64::from(chunks) * 4096);
+        let whole = manifest_of(1, None, &content, chunk_size, size_bytes);
+        let view = view(&content, size_bytes);
+        Host::open(vec![whole], content, chunk_size, size_bytes, view)
+    }
+
+    /// A volume over the first of the manifests, and those below it.
+    fn open(
+        manifests: Vec<Vec<u8>>,
+        content: Content,
+        chunk_size: ChunkSize,
+        size_bytes: u64,
+        base: Arc<dyn BlockView>,
+    ) -> Host {
         let (runtime, origin) = (Runtime::new().unwrap(), MemoryOrigin::default());
         let config = VolumeConfig {
             directory: "unused".into(),
@@ -169,26 +210,28 @@ impl Host {
             segment_bytes: 1 << 20,
             push_rate: None,
             io_timeout: Some(Duration::from_secs(30)),
-            chunk_size: ChunkSize::DEFAULT,
+            chunk_size,
         };
+        let bases: Vec<&[u8]> = manifests[1..].iter().map(Vec::as_slice).collect();
         let opening = Opening {
             volume: VOLUME,
             epoch: 1,
             next: 100,
-            size_bytes: SIZES[1],
-            manifest: Some(read(&upper, &[&lower])),
+            size_bytes,
+            manifest: Some(read(&manifests[0], &bases)),
             logs: Vec::new(),
             durability: Durability { period_s: 3600.0, ..Durability::default() },
         };
         let (sink, handle) = (Arc::new(origin.clone()), runtime.handle().clone());
-        let (disk, base) = (Arc::new(MemoryDisk::new(1 << 30)), base(&content));
+        let disk = Arc::new(MemoryDisk::new(1 << 30));
         let volume = Volume::open_on(disk, config, opening, Some(base), sink, handle).unwrap();
-        Host { origin, volume, content, runtime }
+        let chunk_len = chunk_size.bytes();
+        Host { origin, volume, content, chunk_len, size_bytes, bases: manifests, runtime }
     }
 
     fn write(&mut self, index: u64, content: Vec<u8>) {
         let bytes = Bytes::from(content.clone());
-        let done = self.volume.write(index * CHUNK as u64, bytes, false);
+        let done = self.volume.write(index * self.chunk_len as u64, bytes, false);
         assert!(matches!(done, Done::Now(Ok(()))));
         match acstor_types::is_zero(&content) {
             true => self.content.remove(&index),
@@ -200,29 +243,42 @@ impl Host {
         self.volume.fold(&mut |_, _| Ok(()), &FoldHow::default()).unwrap().unwrap()
     }
 
-    /// Returns the manifest that a fold has stored, once it was checked.
-    fn stored(&self, folded: &Folded) -> Vec<u8> {
+    /// Returns the manifest that a fold has stored and those below it, once they were checked.
+    fn stored(&self, folded: &Folded) -> Vec<Vec<u8>> {
         let name = folded.digest.to_string();
         let bytes = self.origin.object(&format!("manifests/{}/{name}", &name[..2])).unwrap();
         assert_eq!(bytes, folded.content);
-        let header = Arc::new(Header::parse(&bytes, bytes.len() as u64).unwrap());
-        assert_eq!((header.name(), header.size_bytes()), (folded.digest, SIZES[1]));
-        let cache = Arc::new(PageCache::default());
-        let pages = VerifiedPages::new(header.clone(), cache, RawBytes(bytes.clone()));
-        let reader = Reader::new(header.clone(), pages);
-        reader.check().unwrap();
-        // Whole: nothing else is needed to read it.
-        let stack = Stack::new(vec![reader]).unwrap();
+        let levels = self.levels_of(bytes.to_vec());
+        let readers = levels.iter().map(|bytes| {
+            let header = Arc::new(Header::parse(bytes, bytes.len() as u64).unwrap());
+            let raw = RawBytes(Bytes::from(bytes.clone()));
+            let cache = Arc::new(PageCache::default());
+            Reader::new(header.clone(), VerifiedPages::new(header, cache, raw))
+        });
+        let stack = Stack::new(readers.collect()).unwrap();
+        let header = stack.header();
+        assert_eq!((header.name(), header.size_bytes()), (folded.digest, self.size_bytes));
+        stack.levels()[0].check().unwrap();
         let mut found = BTreeMap::new();
         for entry in stack.entries(0..header.chunk_count()).map(Result::unwrap) {
-            let pack = stack.levels()[0].pack(entry.entry.pack).unwrap().pack;
+            let pack = stack.levels()[entry.level].pack(entry.entry.pack).unwrap().pack;
             found.insert(entry.index, entry.entry.chunk.digest);
             self.check_place(pack, &entry.entry.chunk);
         }
         let expected: BTreeMap<_, _> =
             self.content.iter().map(|(index, chunk)| (*index, Digest::of(chunk))).collect();
         assert_eq!(found, expected);
-        bytes.to_vec()
+        levels
+    }
+
+    /// Returns a manifest and those below it.
+    fn levels_of(&self, top: Vec<u8>) -> Vec<Vec<u8>> {
+        let mut levels = vec![top];
+        while let Some(name) = header(levels.last().unwrap()).base() {
+            let found = self.bases.iter().find(|bytes| header(bytes).name() == name);
+            levels.push(found.unwrap().clone());
+        }
+        levels
     }
 
     /// A chunk of a pack that a fold stored is there; others are as the base had them.
@@ -235,13 +291,22 @@ impl Host {
         let bytes = bytes.slice(stored.offset as usize..).slice(..stored.stored_len as usize);
         assert!(stored.digest.matches(&bytes));
         assert_eq!((stored.codec, stored.crc), (Codec::Plain, crc32fast::hash(&bytes)));
-        assert_eq!(pack.stored_bytes % CHUNK as u32, 0);
+        assert_eq!(pack.stored_bytes % self.chunk_len as u32, 0);
     }
 
-    fn install(&self, folded: &Folded) {
-        let manifest = read(&self.stored(folded), &[]);
-        self.volume.set_base(view(&self.content, SIZES[1]), manifest, folded);
+    /// Installs what a fold made, and returns the depth of it.
+    fn install(&mut self, folded: &Folded) -> usize {
+        let levels = self.stored(folded);
+        let bases: Vec<&[u8]> = levels[1..].iter().map(Vec::as_slice).collect();
+        let manifest = read(&levels[0], &bases);
+        self.volume.set_base(view(&self.content, self.size_bytes), manifest, folded);
+        self.bases.push(levels[0].clone());
+        levels.len()
     }
+}
+
+fn header(manifest: &[u8]) -> Header {
+    Header::parse(manifest, manifest.len() as u64).unwrap()
 }
 
 #[test]
@@ -253,14 +318,50 @@ fn fold_over_a_delta_makes_a_manifest_that_stands_alone() {
     // Past the end of the base, and what the base has elsewhere: it is not stored again.
     host.write(90, chunk(101));
     host.write(91, chunk(0));
-    host.install(&host.fold());
+    let folded = host.fold();
+    assert_eq!(host.install(&folded), 1);
     let packs = host.origin.keys("packs/");
     assert_eq!(packs.len(), 1);
     let len = host.origin.object(&packs[0]).unwrap().len();
     assert_eq!(len, 4096 + 2 * CHUNK + 2 * 32);
     host.write(2, chunk(102));
     host.write(28, chunk(100));
-    host.install(&host.fold());
+    let folded = host.fold();
+    assert_eq!(host.install(&folded), 1);
+}
+
+#[test]
+fn fold_of_little_makes_a_delta_and_folds_of_it_stay_shallow() {
+    let mut host = Host::over_many(50_000);
+    let whole_len = host.bases[0].len();
+    let mut fold_of = |first: u64, count: u64, round: u32| {
+        for index in first..first + count {
+            let new = content(round << 20 | index as u32, 4096);
+            host.write(index, if index % 8 == 1 { vec![0; 4096] } else { new });
+        }
+        let folded = host.fold();
+        (folded.content.len(), host.install(&folded))
+    };
+    let (middle_len, depth) = fold_of(20_000, 5_600, 1);
+    assert_eq!(depth, 2);
+    assert!(middle_len * 8 < whole_len, "{middle_len} of {whole_len} bytes");
+    let (len, depth) = fold_of(18_000, 8, 2);
+    assert_eq!(depth, 3);
+    assert!(len * 8 < middle_len, "{len} of {middle_len} bytes");
+    // No deeper: with the topmost, the middle one is too small to be left.
+    let (len, depth) = fold_of(27_000, 8, 3);
+    assert_eq!(depth, 1);
+    assert!(len.abs_diff(whole_len) < whole_len / 10, "{len} of {whole_len} bytes");
+}
+
+#[test]
+fn fold_of_much_makes_a_manifest_that_stands_alone() {
+    let mut host = Host::over_many(4_000);
+    for index in 0..3_000 {
+        host.write(index, content(1 << 20 | index as u32, 4096));
+    }
+    let folded = host.fold();
+    assert_eq!(host.install(&folded), 1);
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use std::sync::Arc;
 
+use acstor_manifest::limits::DEPTH_MAX;
 use acstor_manifest::{Header, MANIFEST_VERSION, PAGE_LEN, PageBytes, RawPages};
 use acstor_types::bytes_le::u32_at;
-use acstor_types::{ErrorKind, Manifest, ManifestError, ManifestHeader};
+use acstor_types::{Digest, ErrorKind, Manifest, ManifestError, ManifestHeader};
 use bytes::Bytes;
 use memmap2::MmapMut;
 
@@ -150,6 +151,33 @@ impl ManifestFile {
     pub fn with_bases(file: File, bases: Vec<File>) -> io::Result<ManifestFile> {
         let bases = bases.into_iter().map(LevelFile::new).collect::<io::Result<_>>()?;
         Ok(ManifestFile { top: LevelFile::new(file)?, bases })
+    }
+
+    /// Reads which manifest is to lie below the lowest one that there is: of a delta its base; `None`
+    /// below a whole one.
+    ///
+    /// # Errors
+    /// [`ManifestFault`], also when there are as many as may lie on top of each other already.
+    pub fn next_base(&self) -> Result<Option<Digest>, ManifestFault> {
+        let lowest = self.bases.last().unwrap_or(&self.top);
+        let base = match lowest.header()? {
+            AnyHeader::Paged(header) => header.base(),
+            AnyHeader::Whole(_) => None,
+        };
+        if base.is_some() && self.bases.len() + 1 >= usize::from(DEPTH_MAX) {
+            let message = format!("more than {DEPTH_MAX} manifests lie on top of each other");
+            return Err(ManifestFault { kind: ErrorKind::Corrupt, message });
+        }
+        Ok(base)
+    }
+
+    /// Puts the open file of the manifest that [`next_base`](Self::next_base) names below the others.
+    ///
+    /// # Errors
+    /// The error of fstat(2).
+    pub fn push_base(&mut self, file: File) -> io::Result<()> {
+        self.bases.push(LevelFile::new(file)?);
+        Ok(())
     }
 
     /// Reads what the first bytes say of the disk, and that the file has the length for it.
