@@ -7,7 +7,7 @@ refers to reads header and summary, and no entry.
 
 import contextlib
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from acstor import exception, native
@@ -309,14 +309,25 @@ def _load(objects: base.ObjectStore, digest: str, depth_max: int) -> DiskManifes
             return front[offset : offset + size]
         return objects.get_range(key, offset, size)
 
-    with native.map_errors(f"reading manifest {digest}"):
-        below = native.PagedManifest.base_of(front[:_PAGE_SIZE], length)
+    below = base_of(digest, front[:_PAGE_SIZE], length)
     if below is None:
         return PagedManifest(digest, length, read)
     lower = _load(objects, below, depth_max - 1) if depth_max > 1 else None
     if not isinstance(lower, PagedManifest):
         raise exception.CorruptError(f"manifest {digest} is a delta of what is no base")
     return PagedManifest(digest, length, read, lower)
+
+
+def base_of(digest: str, front: bytes, length: int) -> str | None:
+    """Return the manifest that one is a delta of; None: it is whole, or of version 1.
+
+    :param front: its first 4,096 bytes, or all.
+    :raises CorruptError: when they are malformed.
+    """
+    if not is_paged(front):
+        return None
+    with native.map_errors(f"reading manifest {digest}"):
+        return native.PagedManifest.base_of(front, length)
 
 
 def is_paged(front: bytes) -> bool:
@@ -342,7 +353,25 @@ def parse_manifest(digest: str, content: bytes) -> DiskManifest:
     """
     if not is_paged(content):
         return _parse_whole(digest, content)
-    return PagedManifest(digest, len(content), lambda offset, size: content[offset : offset + size])
+    return PagedManifest(digest, len(content), _reader_of(content))
+
+
+def parse_levels(levels: Mapping[str, bytes]) -> DiskManifest:
+    """Return a manifest on those that it is a delta of, from their bytes, the topmost first.
+
+    :raises CorruptError: when these are not the bytes of the names, or no levels.
+    """
+    (name, content), *rest = reversed(levels.items())
+    found = parse_manifest(name, content)
+    for name, content in rest:
+        if not isinstance(found, PagedManifest):
+            raise exception.CorruptError(f"manifest {name} is a delta of what is no base")
+        found = PagedManifest(name, len(content), _reader_of(content), found)
+    return found
+
+
+def _reader_of(content: bytes) -> Read:
+    return lambda offset, size: content[offset : offset + size]
 
 
 def _parse_whole(digest: str, content: bytes) -> WholeManifest:

@@ -5,7 +5,8 @@ Layout of ``[volumes] directory``, each file complete or absent::
     <volume>/volume.json         what the volume was opened with, as its owner
     <volume>/standby.json        that this host is the volume's standby, whatever else is there
     <volume>/clean.json          that nothing a client was told is in the log alone
-    <volume>/<digest>.manifest   the manifest below its log; absent for a volume of zeros
+    <volume>/<digest>.manifest   the manifest below its log, and those that it is a delta of; absent
+                                 for a volume of zeros
     <volume>/log/                the local log (crates/overlay)
     removed-*/                   a log that is being removed
     <volume>/arriving-*          being written when the process was killed
@@ -18,9 +19,11 @@ import dataclasses
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from typing import Any
 
 from acstor import exception
+from acstor.dataplane.volumes import manifest_levels
 from acstor.dataplane.volumes.clean_proof import CleanProof, CleanReason, has_none
 from acstor.dataplane.volumes.logs.aside import LogAside, LogsAside
 from acstor.dataplane.volumes.logs.removal import LogRemoval
@@ -135,7 +138,7 @@ class VolumeFiles:
         """Return the path of the manifest below a volume's log, or None for zeros."""
         if kept.manifest is None:
             return None
-        return os.path.join(self.directory(kept.volume), f"{kept.manifest}.manifest")
+        return os.path.join(self.directory(kept.volume), manifest_levels.file_name(kept.manifest))
 
     def make(self, volume: str) -> None:
         """Make the directories of a volume, empty; what is there of a former opening goes.
@@ -193,17 +196,19 @@ class VolumeFiles:
         self.note_standby(kept)
         self.forget(kept.volume)
 
-    def keep(self, kept: PersistedVolume, manifest: bytes | None = None) -> None:
+    def keep(self, kept: PersistedVolume, manifests: Mapping[str, bytes] | None = None) -> None:
         """Keep what a volume is opened with; this host is known to own it.
 
-        :param manifest: the bytes of a new manifest; None: that which is there.
+        :param manifests: bytes of manifests below it that are not there, by name.
         """
-        # The manifest first, under its digest: a kill in between leaves one that nothing names.
-        if manifest is not None:
-            self.keep_manifest(kept, manifest)
+        # The manifests first, under their names: a kill in between leaves some that nothing names.
+        for name, content in (manifests or {}).items():
+            self._persisted_files.write(kept.volume, manifest_levels.file_name(name), content)
         self._persisted_files.write(kept.volume, _KEPT, kept.encode())
         self._persisted_files.forget(kept.volume, _STANDBY)
-        self._persisted_files.remove_other_manifests(kept)
+        needed = self._manifests(kept)
+        if needed is not None:
+            self._persisted_files.remove_other_manifests(kept.volume, needed)
 
     def change(self, kept: PersistedVolume) -> None:
         """Keep what has changed of an open volume, beside the manifest below it.
@@ -219,7 +224,7 @@ class VolumeFiles:
         return kept
 
     def keep_manifest(self, kept: PersistedVolume, content: bytes) -> None:
-        """Write the manifest of a volume that is to be kept."""
+        """Write the manifest of a volume that is to be kept; those below it are there."""
         path = self.manifest_path(kept)
         if path is not None:
             self._persisted_files.write(kept.volume, os.path.basename(path), content)
@@ -262,9 +267,14 @@ class VolumeFiles:
         return None if os.path.exists(os.path.join(self.directory(volume), _KEPT)) else clean
 
     def has_manifest(self, kept: PersistedVolume) -> bool:
-        """Return whether the manifest below a volume's log is here."""
-        path = self.manifest_path(kept)
-        return path is None or os.path.isfile(path)
+        """Return whether the manifest below a volume's log is here, with those below that."""
+        return self._manifests(kept) is not None
+
+    def _manifests(self, kept: PersistedVolume) -> list[str] | None:
+        """Return the names of the manifests below a volume's log; None: not all are here."""
+        if kept.manifest is None:
+            return []
+        return manifest_levels.names_in(self.directory(kept.volume), kept.manifest)
 
     def remove_unserved(self, volume: str) -> None:
         """Remove what was made for an opening that failed; nothing else."""

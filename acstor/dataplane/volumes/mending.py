@@ -12,7 +12,7 @@ was collected meanwhile and whether the origin answers at a restart or not.
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from acstor import exception
@@ -90,17 +90,17 @@ class VolumeMending:
                 kept.manifest,
                 record.manifest,
             )
-        content = None
+        missing = {}
         if is_damaged or not self._files.has_manifest(mended):
-            content = self._owner.manifest(mended.manifest)
-        has_changed = mended != kept or content is not None
+            missing = self._owner.manifests(mended.manifest)
+        has_changed = mended != kept or bool(missing)
         if has_changed or self._files.find_standby(kept.volume) is not None:
-            self._keep(mended, content)
+            self._keep(mended, missing)
         return mended
 
-    def _keep(self, kept: PersistedVolume, manifest: bytes | None) -> None:
+    def _keep(self, kept: PersistedVolume, manifests: Mapping[str, bytes]) -> None:
         try:
-            self._files.keep(kept, manifest)
+            self._files.keep(kept, manifests)
         except OSError as error:
             raise exception.UnavailableError(
                 f"what the record says of volume {kept.volume} cannot be kept here: {error}",
@@ -118,7 +118,7 @@ class VolumeMending:
         if path is None or _name_of(path) == kept.manifest:
             return False
         LOG.error("volume %s: %s is damaged, it is fetched again", kept.volume, path)
-        self._keep(kept, self._owner.manifest(kept.manifest))
+        self._keep(kept, self._owner.manifests(kept.manifest))
         return True
 
     def is_served_behind(

@@ -3,10 +3,11 @@
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from acstor import exception
+from acstor.dataplane.volumes import manifest_levels
 from acstor.dataplane.volumes.clean_proof import CleanProof
 from acstor.dataplane.volumes.persisted_volume import PersistedStandby, PersistedVolume
 from acstor.files import sync_directory
@@ -74,10 +75,14 @@ class PersistedFiles:
         with contextlib.suppress(FileNotFoundError):
             sync_directory(directory)
 
-    def remove_other_manifests(self, kept: PersistedVolume) -> None:
-        """Remove manifests that the volume had before, and what a killed process left."""
-        directory = self.directory(kept.volume)
+    def remove_other_manifests(self, volume: str, needed: Collection[str]) -> None:
+        """Remove manifests that a volume had before, and what a killed process left.
+
+        :param needed: names of the manifests below its log.
+        """
+        directory = self.directory(volume)
+        files = set(map(manifest_levels.file_name, needed))
         for name in os.listdir(directory):
-            is_former = name.endswith(".manifest") and name != f"{kept.manifest}.manifest"
+            is_former = name.endswith(".manifest") and name not in files
             if is_former or name.startswith(_ARRIVING):
                 os.unlink(os.path.join(directory, name))

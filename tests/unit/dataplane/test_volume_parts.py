@@ -115,7 +115,7 @@ def test_standby_is_kept_until_there_is_something_to_own(tmp_path: pathlib.Path)
     assert files.kept() == {VOLUME: STANDBY}
     files.make(VOLUME)
     assert files.kept() == {VOLUME: STANDBY}
-    files.keep(KEPT, b"manifest")
+    files.keep(KEPT, {"5f" * 32: b"manifest"})
     assert files.kept() == {VOLUME: KEPT}
     files.keep_standby(STANDBY)
     assert files.kept() == {VOLUME: STANDBY}
@@ -140,13 +140,13 @@ def test_files_are_there_until_they_are_removed(tmp_path: pathlib.Path) -> None:
     assert files.find(VOLUME) is None
     files.make(VOLUME)
     assert files.kept() == {}, "nothing is open before volume.json is there"
-    files.keep(KEPT, b"first manifest")
+    files.keep(KEPT, {"5f" * 32: b"first manifest"})
     assert VolumeFiles(str(tmp_path / "volumes")).kept() == {VOLUME: KEPT}
     assert stat.S_IMODE(os.stat(tmp_path / "volumes").st_mode) == 0o700
 
     folded = dataclasses.replace(KEPT, manifest="6f" * 32, logs=[])
     (pathlib.Path(files.directory(VOLUME)) / "arriving-x").write_text("half")
-    files.keep(folded, b"second manifest")
+    files.keep(folded, {"6f" * 32: b"second manifest"})
     path = files.manifest_path(folded)
     assert path is not None
     assert pathlib.Path(path).read_bytes() == b"second manifest"

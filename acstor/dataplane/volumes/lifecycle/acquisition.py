@@ -81,7 +81,7 @@ class VolumeAcquisition:
         if closed is None:
             self._files.make(volume)
         is_here = closed is not None and self._files.has_manifest(kept)
-        self._files.keep(kept, None if is_here else self._owner.manifest(kept.manifest))
+        self._files.keep(kept, {} if is_here else self._owner.manifests(kept.manifest))
         return kept
 
     def _seal(self, volume: str, epoch: int, first: int) -> Sealed:

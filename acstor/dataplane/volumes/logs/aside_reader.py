@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from acstor import exception
+from acstor.dataplane.volumes import manifest_levels
 from acstor.dataplane.volumes.attachments import SECRET_BYTES
 from acstor.dataplane.volumes.logs.aside import LogAside
 from acstor.dataplane.volumes.persisted_volume import PersistedVolume
@@ -48,7 +49,7 @@ def copy(runtime: DataPlane, aside: LogAside, kept: PersistedVolume, path: str) 
     """
     volume, manifest = aside.volume, None
     if kept.manifest is not None:
-        manifest = os.path.join(aside.path, f"{kept.manifest}.manifest")
+        manifest = os.path.join(aside.path, manifest_levels.file_name(kept.manifest))
     spec = VolumeSpec(
         directory=os.path.join(aside.path, "log"),
         epoch=kept.epoch,

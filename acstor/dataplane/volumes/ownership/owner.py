@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acstor import exception
+from acstor.dataplane.volumes import manifest_levels
 from acstor.dataplane.volumes.clean_proof import CleanProof
 from acstor.dataplane.volumes.ownership import outcomes
 from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
@@ -191,19 +192,22 @@ class VolumeOwner:
             .after
         )
 
-    def manifest(self, digest: str | None) -> bytes | None:
-        """Return a manifest of the origin, all of it checked against its name; None for none.
+    def manifests(self, digest: str | None) -> dict[str, bytes]:
+        """Return a manifest of the origin and those that it is a delta of, by name; none for None.
 
-        :raises NotFoundError: when the origin does not hold it.
-        :raises CorruptError: when it is damaged there.
+        All of them are compared with their names.
+
+        :raises NotFoundError: when the origin does not hold one.
+        :raises CorruptError: when one is damaged there.
         """
-        from acstor.repository import disk_manifest, layout
+        from acstor.repository import layout
 
         if digest is None:
-            return None
-        content = self._access.origin().get(layout.manifest_key(digest), MANIFEST_BYTES_MAX)
-        disk_manifest.parse_manifest(digest, content).check()
-        return content
+            return {}
+        origin = self._access.origin()
+        return manifest_levels.fetch(
+            lambda name: origin.get(layout.manifest_key(name), MANIFEST_BYTES_MAX), digest
+        )
 
 
 def _iso(moment: float) -> str:
