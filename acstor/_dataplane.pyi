@@ -1302,8 +1302,11 @@ class PagedManifest:
     def check(self) -> None:
         """Read all pages, of the bases too, and check what only all of them say together."""
 
-    def unsound(self, index: StoredChunkIndex) -> list[int]:
-        """Return the indexes of chunks that ``index`` does not have at their place, ascending."""
+    def unsound(self, stored: StoredChunkIndex, plain: DigestIndex) -> list[int]:
+        """Return the indexes of chunks that neither index has at their place, ascending.
+
+        Of chunks of packs of version 1 the CRC is not looked at: these packs have none.
+        """
 
 @final
 class SpaceAccount:

@@ -273,7 +273,7 @@ class PagedManifest:
     def unsound(self, sound: ChunkIndexes) -> list[int]:
         """See :class:`DiskManifest`."""
         with self._mapped():
-            return self._manifest.unsound(sound.stored.chunks)
+            return self._manifest.unsound(sound.stored.chunks, sound.plain.digests)
 
     def account(self, space: native.SpaceAccount, owner: int) -> None:
         """See :class:`DiskManifest`; summaries are read."""

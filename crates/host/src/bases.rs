@@ -3,11 +3,15 @@
 //! A disk may be an image of this host and the base of volumes at the same time; it leaves the
 //! read path with the last of them.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use acstor_readpath::{BlockView, DiskManifest, ManifestFault, ManifestSource, ManifestState};
+use acstor_readpath::{
+    BlockView, DiskManifest, ManifestFault, ManifestFile, ManifestSource, ManifestState,
+};
 use acstor_types::{Digest, DiskId, ErrorKind};
 
 use super::images::open_manifest;
@@ -35,9 +39,29 @@ fn named(manifest: DiskManifest, name: Digest) -> Result<DiskManifest, ManifestF
 /// # Errors
 /// [`HostError::Base`] when it is none, [`HostError::File`].
 pub fn manifest_name(path: &Path) -> Result<Digest, HostError> {
-    let manifest = open_manifest(path)?.read();
+    let manifest = open_levels(path)?.read();
     let manifest = manifest.map_err(|fault| HostError::Base { path: path.to_owned(), fault })?;
     Ok(manifest.digest())
+}
+
+/// Opens the manifest in the file at `path`, and those that it is a delta of, which lie beside it under
+/// their names: `<digest>.manifest`.
+fn open_levels(path: &Path) -> Result<ManifestFile, HostError> {
+    let refused = |fault| HostError::Base { path: path.to_owned(), fault };
+    let mut manifest = open_manifest(path)?;
+    while let Some(base) = manifest.next_base().map_err(refused)? {
+        let below = File::open(path.with_file_name(format!("{base}.manifest")));
+        let below = below.and_then(|file| manifest.push_base(file));
+        below.map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::NotFound => ErrorKind::Corrupt,
+                _ => ErrorKind::Unavailable,
+            };
+            let message = format!("manifest {base}, which it is a delta of: {error}");
+            refused(ManifestFault { kind, message })
+        })?;
+    }
+    Ok(manifest)
 }
 
 impl Host {
@@ -46,7 +70,7 @@ impl Host {
     /// # Errors
     /// [`HostError::Base`] when the file is not that manifest, or other content is attached under its id.
     pub(super) fn attach_base(&self, path: &Path, name: Digest) -> Result<Base, HostError> {
-        let manifest = open_manifest(path)?.read().and_then(|manifest| named(manifest, name));
+        let manifest = open_levels(path)?.read().and_then(|manifest| named(manifest, name));
         let manifest =
             manifest.map_err(|fault| HostError::Base { path: path.to_owned(), fault })?;
         let disk = manifest.shape().disk_id;

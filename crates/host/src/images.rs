@@ -193,18 +193,7 @@ pub(super) async fn release_idle_manifests(parts: Arc<Parts>) {
     }
 }
 
-/// Opens the manifest in the file at `path`, and those below it, which lie beside it under their names:
-/// `<digest>.manifest`.
 pub(super) fn open_manifest(path: &Path) -> Result<ManifestFile, HostError> {
-    let opened = |path: &Path| {
-        File::open(path).map_err(|source| HostError::File { path: path.to_owned(), source })
-    };
-    let failed = |source| HostError::File { path: path.to_owned(), source };
-    let refused = |fault| HostError::ManifestFault { path: path.to_owned(), fault };
-    let mut manifest = ManifestFile::new(opened(path)?).map_err(failed)?;
-    while let Some(base) = manifest.next_base().map_err(refused)? {
-        let below = opened(&path.with_file_name(format!("{base}.manifest")))?;
-        manifest.push_base(below).map_err(failed)?;
-    }
-    Ok(manifest)
+    let file = File::open(path).and_then(ManifestFile::new);
+    file.map_err(|source| HostError::File { path: path.to_owned(), source })
 }

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from acstor import exception
+from acstor import exception, native
 from acstor.dataplane.volumes import manifest_levels
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.persisted_volume import PersistedVolume
@@ -46,7 +46,17 @@ def test_all_that_a_delta_needs_is_fetched() -> None:
 
 def test_manifest_of_version_1_needs_no_other() -> None:
     content = (GOLDEN / "manifest-v1.bin").read_bytes()
-    assert manifest_levels.fetch(lambda _: content, "5f" * 32) == {"5f" * 32: content}
+    name = native.digest(content).hex()
+    assert manifest_levels.fetch(lambda _: content, name) == {name: content}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_damaged_level_is_told(name: str) -> None:
+    damaged = bytearray(LEVELS[name])
+    damaged[-100] ^= 1
+    levels = LEVELS | {name: bytes(damaged)}
+    with pytest.raises(exception.CorruptError):
+        manifest_levels.fetch(lambda wanted: levels[wanted], DELTA)
 
 
 def test_delta_without_end_is_refused() -> None:

@@ -6,12 +6,13 @@ use acstor_manifest::{
     Chunk, DataChunk, Header, ManifestError, PAGE_LEN, Pack, PageCache, Reader, Stack, Summary,
     VerifiedPages,
 };
-use acstor_types::{Digest, PACK_DATA_OFFSET, PackId, StoredChunk};
+use acstor_types::{ChunkLocation, Codec, Digest, PACK_DATA_OFFSET, PackId, StoredChunk};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::chunk_records::codec_name;
+use super::digest_index::DigestIndex;
 use super::invalid;
 use super::python_pages::{PythonPages, ReadError};
 use super::scan::Scan;
@@ -192,22 +193,32 @@ impl PagedManifest {
 
     /// Returns the indexes of the chunks that are not where the manifest says, as far as the index
     /// of sound chunks knows.
-    fn unsound(&self, py: Python<'_>, index: &StoredChunkIndex) -> PyResult<Vec<u64>> {
+    fn unsound(
+        &self,
+        py: Python<'_>,
+        stored: &StoredChunkIndex,
+        plain: &DigestIndex,
+    ) -> PyResult<Vec<u64>> {
         let unsound = py.detach(|| -> Result<Vec<u64>, ReadError> {
-            let numbers = index.index.read().pack_numbers();
+            let numbers = stored.index.read().pack_numbers();
+            let plain_numbers = plain.index.read().pack_numbers();
             let mut entries = self.stack.entries(0..self.stack.header().chunk_count());
             let mut unsound = Vec::new();
             loop {
-                // Read before the lock is taken: reading may wait for the GIL.
+                // Read before the locks are taken: reading may wait for the GIL.
                 let batch: Result<Vec<_>, ReadError> =
                     entries.by_ref().take(BATCH).map(|chunk| self.located(chunk?)).collect();
                 let batch = batch?;
                 if batch.is_empty() {
                     return Ok(unsound);
                 }
-                let index = index.index.read();
+                let (stored, plain) = (stored.index.read(), plain.index.read());
                 let is_unsound = |(_, pack, chunk): &&(u64, PackId, StoredChunk)| {
-                    !index.has_at(pack, chunk, &numbers)
+                    let location = ChunkLocation { pack: *pack, offset: chunk.offset };
+                    let is_plain = chunk.codec == Codec::Plain
+                        && chunk.stored_len as usize == plain.chunk_size.bytes()
+                        && plain.has_at(&chunk.digest, &location, &plain_numbers);
+                    !is_plain && !stored.has_at(pack, chunk, &numbers)
                 };
                 unsound.extend(batch.iter().filter(is_unsound).map(|(at, ..)| *at));
             }
