@@ -361,7 +361,7 @@ def parse_levels(levels: Mapping[str, bytes]) -> DiskManifest:
 
     :raises CorruptError: when these are not the bytes of the names, or no levels.
     """
-    (name, content), *rest = reversed(levels.items())
+    (name, content), *rest = reversed(list(levels.items()))
     found = parse_manifest(name, content)
     for name, content in rest:
         if not isinstance(found, PagedManifest):

@@ -204,11 +204,11 @@ impl Volume {
     }
 
     /// Returns whether a fold is worth while: the logs over the manifest are that long, and long
-    /// enough for a manifest as large as the volume's. Volumes that are written alike do not reach
+    /// enough for what it writes again of a manifest as large as the volume's. Volumes that are written alike do not reach
     /// it together: each takes another share of the two.
     pub fn fold_due(&self, bytes: u64, objects: u64) -> bool {
         let core = &self.core;
-        let manifest = core.manifest.lock().as_ref().map_or(0, DiskManifest::len_bytes);
+        let manifest = core.manifest.lock().as_ref().map_or(0, DiskManifest::refolded_bytes);
         let least =
             (manifest / limits::FOLD_MANIFEST_BYTES_PER_OBJECT).min(limits::FOLD_OBJECTS_MAX);
         let share = fold_share(core.volume);

@@ -50,6 +50,15 @@ impl DiskManifest {
         }
     }
 
+    /// Bytes of it that a fold over it writes again: all, or about the share that the upper levels may have
+    /// of the lowest ([`levels_to_merge`](acstor_manifest::levels_to_merge)).
+    pub fn refolded_bytes(&self) -> u64 {
+        match self {
+            DiskManifest::Whole(_) => self.len_bytes(),
+            DiskManifest::Paged(_) => self.len_bytes() / 64,
+        }
+    }
+
     /// Bytes that it takes in memory for as long as it is there.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
