@@ -65,7 +65,7 @@ class Report:
     condemned: int = 0
     """Tombstones that this collection made: of a pack, a manifest, or a run of log objects."""
     waiting: int = 0
-    """Tombstones whose grace period is not over."""
+    """Tombstones whose grace period is not over, or whose object is referred to all the same."""
     lifted: int = 0
     """Tombstones of what is referenced again."""
     deleted: int = 0
@@ -184,7 +184,12 @@ class Collector:
             self._condemn(name_of_logs(run), key_of_logs(run), report)
 
     def _decide(self, tombstone: Tombstone, is_marked: bool, report: Report) -> None:
-        if tombstone.state is State.DELETING:
+        if tombstone.state is State.DELETING and is_marked:
+            # Published in the instant before the deletion, or the tombstone is forged: hosts with
+            # volumes may write them. Nobody relies on the object; where it stays, no one misses it.
+            LOG.warning("%s is being deleted and still referred to: left alone", tombstone.key)
+            report.waiting += 1
+        elif tombstone.state is State.DELETING:
             # A collection before was killed here; the name is never used again.
             self._delete(tombstone, report)
         elif is_marked:

@@ -109,6 +109,43 @@ def test_interrupted_deletion_is_finished(repository: Repository) -> None:
     assert tombstones.find(name) is None
 
 
+def forge_deletion(repository: Repository) -> list[str]:
+    """Mark every pack and manifest as being deleted, as the key of a host allows; return keys."""
+    found = []
+    for prefix in (layout.PACK_PREFIX, layout.MANIFEST_PREFIX):
+        for key in repository.origin.list(prefix):
+            name = str(layout.name_of(key))
+            forged = Tombstone(name, key, State.DELETING, {}).encode()
+            repository.origin.swap_ref(layout.condemned_ref(name), None, forged)
+            found.append(key)
+    return found
+
+
+def test_tombstone_deletes_nothing_that_is_referred_to(repository: Repository) -> None:
+    register(repository, 0, disk(1, 2, 3, 4, 5))
+    keys = forge_deletion(repository)
+    clock = Clock()
+    for _ in range(2):
+        report = collect(repository, clock)
+        assert (report.deleted, report.waiting) == (0, len(keys))
+        clock.now += 1000
+    assert read_back(repository, 0) == disk(1, 2, 3, 4, 5)
+    repository.remove_image(image_id(0))
+    assert collect(repository, clock).deleted == len(keys)
+    assert list(repository.origin.list_refs("gc/")) == []
+
+
+def test_registration_does_not_rely_on_what_is_being_deleted(repository: Repository) -> None:
+    register(repository, 0, disk(1, 2, 3))
+    former = set(forge_deletion(repository))
+    assert register(repository, 0, disk(1, 2, 3)).status == "repaired"
+    repository.remove_image(image_id(0))
+    register(repository, 1, disk(1, 2, 3))
+    assert collect(repository, Clock()).deleted == len(former)
+    assert former.isdisjoint(repository.origin.list())
+    assert read_back(repository, 1) == disk(1, 2, 3)
+
+
 def test_unknown_transition_is_refused(repository: Repository) -> None:
     name = "0" * 64
     fresh = Tombstone(name, layout.pack_key(name), State.DELETING, {})
