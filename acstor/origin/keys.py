@@ -37,6 +37,15 @@ def validate_ref_name(name: str) -> str:
     return _validate(name, "ref name")
 
 
+def is_name(name: str) -> bool:
+    """Return whether a key or ref may be named so: for what a store lists, and others wrote."""
+    try:
+        _validate(name, "name")
+    except exception.InvalidError:
+        return False
+    return True
+
+
 def validate_prefix(prefix: str) -> str:
     """Return ``prefix``: empty for everything, or a folder, ending with ``/``.
 

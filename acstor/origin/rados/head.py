@@ -18,6 +18,9 @@ HEAD_VERSION = 1
 _FORMAT = struct.Struct("<4sBBHQI16s")
 HEAD_BYTES = _FORMAT.size + 4
 NONCE_BYTES = 16
+STRIPES_MAX = 1 << 16
+"""Most stripes of an object: 256 GiB of those that are written. A head of 40 bytes, which a host
+may have made up, must not keep who deletes or sweeps busy for ever."""
 
 
 class Kind(enum.IntEnum):
@@ -90,4 +93,7 @@ class Head:
         magic, _, kind, _, size, stripe_size, nonce = _FORMAT.unpack(start)
         if magic != MAGIC or kind not in _KINDS or not stripe_size:
             raise exception.CorruptError(f"{what} has no head", hint="is the pool another one's?")
-        return cls(Kind(kind), size, stripe_size, nonce)
+        found = cls(Kind(kind), size, stripe_size, nonce)
+        if found.stripe_count > STRIPES_MAX:
+            raise exception.CorruptError(f"{what} has {found.stripe_count} stripes: no object has")
+        return found

@@ -152,7 +152,7 @@ class _Cursor:
                 self.is_at_end = True
                 break
             _check(code, f"listing pool {self._pool}")
-            found.append(Listed((nspace.value or b"").decode(), (key.value or b"").decode()))
+            found.append(Listed(_text(nspace), _text(key)))
         return found
 
     def _check_pool(self) -> None:
@@ -169,6 +169,11 @@ class _Cursor:
         if self._context is not None:
             self._library.rados_ioctx_destroy(self._context)
             self._context = None
+
+
+def _text(name: ctypes.c_char_p) -> str:
+    """Return a name; one that is no text, which nobody here gave, as one that no key is."""
+    return (name.value or b"").decode(errors="replace")
 
 
 class _Held:

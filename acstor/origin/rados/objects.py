@@ -10,6 +10,7 @@ stripes, so that a writer who wakes then fails. Stripes are removed by nobody el
 """
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,8 +24,10 @@ from acstor.origin.rados.cluster import (
     ExistsError,
     MismatchError,
 )
-from acstor.origin.rados.head import HEAD_BYTES, Head, Kind
+from acstor.origin.rados.head import HEAD_BYTES, STRIPES_MAX, Head, Kind
 from acstor.origin.rados.stripes import Stripes
+
+LOG = logging.getLogger(__name__)
 
 STRIPE_BYTES = 4 << 20
 """Size of a stripe, and the largest object that needs none."""
@@ -62,6 +65,8 @@ class RadosObjects(base.ObjectStore):
             head = Head.new(Kind.WHOLE, len(content), STRIPE_BYTES)
             return self._begin(key, head, head.encode() + content)
         head = Head.new(Kind.PENDING, len(content), STRIPE_BYTES)
+        if head.stripe_count > STRIPES_MAX:
+            raise exception.InvalidError(f"{key} has {len(content)} bytes, more than any object")
         self._note(key, head)
         if not self._begin(key, head, head.encode()):
             self._forget(key, head)
@@ -149,16 +154,21 @@ class RadosObjects(base.ObjectStore):
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys in the folder ``prefix``; also of what is being stored or deleted."""
         keys.validate_prefix(prefix)
-        first = prefix.partition("/")[0]
-        namespaces = f"{self._prefix}o."
-        namespace = namespaces + first if first else ALL_NAMESPACES
+        namespace = self._namespace(prefix) if prefix else ALL_NAMESPACES
         for one in self._cluster.listed(self._pool, namespace, f"listing {prefix}"):
-            if one.nspace.startswith(namespaces) and one.key.startswith(prefix):
+            is_own = one.nspace == self._namespace(one.key) and keys.is_name(one.key)
+            if is_own and one.key.startswith(prefix):
                 yield one.key
 
     def delete(self, key: str) -> bool:
-        """Delete an object."""
-        head = self._head(keys.validate_key(key))
+        """Delete an object; of one whose head is damaged only that, nothing names its stripes."""
+        try:
+            head = self._head(keys.validate_key(key))
+        except exception.CorruptError as error:
+            LOG.warning("deleting without its stripes, if it has any: %s", error)
+            return self._remove_damaged(key)
+        if head is not None and head.kind is Kind.DEAD:
+            self._bury(key, head)  # who began may have been killed, and have had no room for a note
         if head is None or not head.is_there:
             return False
         try:
@@ -200,6 +210,8 @@ class RadosObjects(base.ObjectStore):
                 if now - time.mktime(context.stat(name)[1]) < LEFTOVER_AGE_SECONDS:
                     return False
                 noted = Head.parse(context.read(name, HEAD_BYTES), name)
+            if not keys.is_name(key) or name != _note_name(key, noted):
+                raise exception.CorruptError(f"note {name} is of no object")
             present = self._head(key)
             if present is not None and present.nonce == noted.nonce:
                 if present.kind is Kind.PENDING:
@@ -212,6 +224,9 @@ class RadosObjects(base.ObjectStore):
                 self._stripes(key).remove(key, noted)
             self._forget(key, noted)
         except (AbsentError, MismatchError):
+            return False
+        except (exception.CorruptError, exception.UnsupportedError) as error:
+            LOG.warning("a leftover is left alone: %s", error)
             return False
         return True
 
@@ -230,14 +245,21 @@ class RadosObjects(base.ObjectStore):
     def _remove_head(self, key: str, head: Head) -> None:
         self._operate(key, lambda one: (one.cmpext(head.encode(), 0), one.remove()))
 
+    def _remove_damaged(self, key: str) -> bool:
+        try:
+            self._operate(key, lambda one: one.remove())
+        except AbsentError:
+            return False
+        return True
+
     def _note(self, key: str, head: Head) -> None:
         """Note what is begun, for who sweeps."""
         with self._cluster.map_errors(f"noting {key}"):
-            self._notes().write_full(f"{key}@{head.nonce.hex()}", head.encode())
+            self._notes().write_full(_note_name(key, head), head.encode())
 
     def _forget(self, key: str, head: Head) -> None:
         with contextlib.suppress(AbsentError), self._cluster.map_errors(f"forgetting {key}"):
-            self._notes().remove_object(f"{key}@{head.nonce.hex()}")
+            self._notes().remove_object(_note_name(key, head))
 
     def _operate(self, key: str, step: Callable[[Any], object]) -> None:
         context = self._context(key)
@@ -271,7 +293,10 @@ class RadosObjects(base.ObjectStore):
         self._heads[key] = head
 
     def _context(self, key: str) -> Any:
-        return self._cluster.context(self._pool, f"{self._prefix}o.{key.partition('/')[0]}")
+        return self._cluster.context(self._pool, self._namespace(key))
+
+    def _namespace(self, key: str) -> str:
+        return f"{self._prefix}o.{key.partition('/')[0]}"
 
     def _notes(self) -> Any:
         return self._cluster.context(self._pool, self._notes_namespace)
@@ -279,6 +304,10 @@ class RadosObjects(base.ObjectStore):
     def _stripes(self, key: str) -> Stripes:
         namespace = f"{self._prefix}s.{key.partition('/')[0]}"
         return Stripes(self._cluster, self._cluster.context(self._stripe_pool, namespace))
+
+
+def _note_name(key: str, head: Head) -> str:
+    return f"{key}@{head.nonce.hex()}"
 
 
 def _absent(key: str) -> exception.NotFoundError:

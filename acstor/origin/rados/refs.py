@@ -124,7 +124,8 @@ class RadosRefs(base.RefStore):
         first = prefix.partition("/")[0]
         namespace = self._prefix + first if first else ALL_NAMESPACES
         for one in self._cluster.listed(self._pool, namespace, f"listing refs {prefix}"):
-            if one.nspace.startswith(self._prefix) and one.key.startswith(prefix):
+            is_own = one.nspace == self._namespace(one.key) and keys.is_name(one.key)
+            if is_own and one.key.startswith(prefix):
                 yield one.key
 
     def close(self) -> None:
@@ -132,7 +133,10 @@ class RadosRefs(base.RefStore):
         self._cluster.close()
 
     def _context(self, name: str) -> Any:
-        return self._cluster.context(self._pool, self._prefix + name.partition("/")[0])
+        return self._cluster.context(self._pool, self._namespace(name))
+
+    def _namespace(self, name: str) -> str:
+        return self._prefix + name.partition("/")[0]
 
 
 def _new_nonce() -> bytes:

@@ -219,8 +219,8 @@ class Collector:
         for key in self._keys_of(tombstone):
             try:
                 size = self._origin.size(key)
-            except exception.NotFoundError:
-                size = 0
+            except (exception.NotFoundError, exception.CorruptError):
+                size = 0  # nobody needs it: that it is damaged is no reason to stop
             if self._origin.delete(key):
                 report.deleted += 1
                 report.bytes_freed += size

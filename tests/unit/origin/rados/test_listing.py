@@ -170,3 +170,20 @@ def test_listing_waits_for_another_one_no_longer_than_the_deadline() -> None:
         assert caught.value.code == errno.ETIMEDOUT
         may_answer.set()
         assert len(first.result()) == 1
+
+
+class LibraryWithBytes(Library):
+    """Has a name that is no text before those that are."""
+
+    def rados_nobjects_list_next(self, cursor: Any, key: Any, locator: Any, nspace: Any) -> int:
+        if self.names and self.names[0] == "no text":
+            self.names.pop(0)
+            key._obj.value = b"packs/\xff"
+            return 0
+        return super().rados_nobjects_list_next(cursor, key, locator, nspace)
+
+
+def test_name_that_is_no_text_ends_no_listing() -> None:
+    library = LibraryWithBytes(["no text", "b"])
+    found = PoolLister(Connection("ceph.conf", "acstor", 1.0), library).entries("pool", "x")
+    assert [one.key for one in found] == ["packs/\ufffd", "b"]
