@@ -6,6 +6,9 @@ from typing import Protocol
 from acstor import native
 from acstor.origin.base import Buffer
 
+PACK_CLASS = "image"
+"""Class of the packs of version 2 that images share."""
+
 
 class ChunkIndex(Protocol):
     """Chunks of packs of one version, by their digests; safe to use from several threads."""
@@ -14,10 +17,17 @@ class ChunkIndex(Protocol):
     def version(self) -> int:
         """Version of the packs."""
 
+    def takes(self, header: bytes) -> bool:
+        """Return whether a pack of the version is one that images of the chunk size share.
+
+        :param header: its first 64 bytes.
+        :raises DataPlaneError: when it is damaged.
+        """
+
     def add_pack(
         self, pack: bytes, header: bytes, table: Buffer, unsound: Sequence[int] = ()
     ) -> None:
-        """Add a pack of the origin; where a digest is known already the first pack counts.
+        """Add a pack that is taken; where a digest is known already the first pack counts.
 
         :param header: its first 64 bytes.
         :param table: what follows its chunks.
@@ -41,6 +51,11 @@ class PlainIndex:
     def __init__(self, chunk_size: int) -> None:
         self.chunk_size = chunk_size
         self.digests = native.DigestIndex(chunk_size)
+
+    def takes(self, header: bytes) -> bool:
+        """See :class:`ChunkIndex`."""
+        size, _count, _salt = native.parse_pack_header(header)
+        return size == self.chunk_size
 
     def add_pack(
         self, pack: bytes, header: bytes, table: Buffer, unsound: Sequence[int] = ()
@@ -70,6 +85,11 @@ class StoredIndex:
     def __init__(self, chunk_size: int) -> None:
         self.chunk_size = chunk_size
         self.chunks = native.StoredChunkIndex(chunk_size)
+
+    def takes(self, header: bytes) -> bool:
+        """See :class:`ChunkIndex`."""
+        parsed = native.PackHeader.parse(header)
+        return parsed.chunk_size == self.chunk_size and parsed.pack_class == PACK_CLASS
 
     def add_pack(
         self, pack: bytes, header: bytes, table: Buffer, unsound: Sequence[int] = ()

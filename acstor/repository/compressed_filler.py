@@ -8,12 +8,12 @@ import mmap
 
 from acstor import exception, native
 from acstor.repository import pack_filler
+from acstor.repository.chunk_indexes import PACK_CLASS
 from acstor.repository.pack_filler import WINDOW_SIZE, PackStorer
 from acstor.repository.pack_reader import DATA_OFFSET, RECORD_SIZE
 
 ZSTD_LEVEL = 1
 """Level with which new images are compressed (RFD 19)."""
-PACK_CLASS = "image"
 
 
 class CompressedPackFiller:

@@ -139,9 +139,11 @@ def _is_known(index: ChunkIndex, record: _Record) -> bool:
     """Add a pack to the index if it is one of its version; return whether it is not to be read."""
     if record.version != index.version:
         return True
-    if record.table:
+    if not record.table:
+        return False
+    if index.takes(record.header):
         index.add_pack(record.pack, record.header, record.table)
-    return bool(record.table)
+    return True
 
 
 def _records(view: memoryview, start: int) -> Iterator[_Record]:

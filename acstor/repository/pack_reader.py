@@ -211,13 +211,12 @@ def _read_stored(objects: base.ObjectStore, pack: bytes, header: bytes) -> Store
 
 def load_index(
     origin: base.Origin,
-    chunk_size: int,
     index: ChunkIndex,
     cache: pack_cache.PackCache | None,
 ) -> None:
     """Add every pack that may be relied on, of the index's version.
 
-    That is all but the condemned, and those that a host could delete.
+    That is all but the condemned, those that a host could delete, and those that it does not take.
 
     Packs that vanish meanwhile or are damaged are left out; chunks in them are stored anew.
     """
@@ -230,10 +229,10 @@ def load_index(
             cache.append(pack, header, found.table if found else b"")
         if found is None:
             continue
-        if found.chunk_size != chunk_size:
-            LOG.warning("pack %s has chunks of %d bytes", pack.hex(), found.chunk_size)
-            continue
-        index.add_pack(pack, header, found.table)
+        if index.takes(header):
+            index.add_pack(pack, header, found.table)
+        else:
+            LOG.info("pack %s is of volumes, or of chunks of another size", pack.hex())
 
 
 _Found = tuple[bytes, bytes, Pack | None]

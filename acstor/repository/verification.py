@@ -213,7 +213,8 @@ class Verifier:
             if unsound:
                 self._unsound[pack] = [found.offset_of(position) for position in unsound]
             index = self._sound.of_version(found.version)
-            index.add_pack(pack, found.header, found.table, unsound)
+            if index.takes(found.header):
+                index.add_pack(pack, found.header, found.table, unsound)
 
     def _judge_manifest(self, subject: Subject, manifest: DiskManifest) -> None:
         try:

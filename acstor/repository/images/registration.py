@@ -213,9 +213,8 @@ class Registrar:
         )
 
     def _load_index(self, cache: pack_cache.PackCache | None) -> ChunkIndex:
-        chunk_size = self._repository.chunk_size
-        index = self._format.new_index(chunk_size)
-        pack_reader.load_index(self._origin, chunk_size, index, cache)
+        index = self._format.new_index(self._repository.chunk_size)
+        pack_reader.load_index(self._origin, index, cache)
         return index
 
     def _load_existing(self, existing: Image | None) -> DiskManifest | None:
