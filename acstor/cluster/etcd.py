@@ -166,11 +166,16 @@ class LeasedLock(locking.Lock):
         return answer
 
     def _is_own(self, answer: Mapping[str, Any], lease: int) -> bool:
-        """Return whether the key that a transaction has found is of this lock and lease."""
-        found = answer["responses"][0]["response_range"].get("kvs", [])
-        return [(each["value"], int(each.get("lease", 0))) for each in found] == [
-            (self._token, lease)
+        """Return whether the key that a transaction has found is of this lock and lease.
+
+        An answer that does not show the key, or not with all of it, shows another's.
+        """
+        found = [
+            (each.get("value"), int(each.get("lease", 0)))
+            for response in answer.get("responses", [])
+            for each in response.get("response_range", {}).get("kvs", [])
         ]
+        return found == [(self._token, lease)]
 
 
 def _encoded(data: bytes) -> str:

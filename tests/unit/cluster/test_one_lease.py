@@ -221,6 +221,40 @@ def test_lock_that_was_taken_without_an_answer_is_known_again(cloud: Cloud) -> N
     assert not coordinator.get_lock(b"a").acquire(blocking=False)
 
 
+class Terse(MemoryClient):
+    """A client of a server that leaves out of its answers what it likes."""
+
+    def __init__(self, etcd: MemoryEtcd, answer: dict[str, Any]) -> None:
+        super().__init__(etcd)
+        self._answer = answer
+
+    def transaction(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Carry it out, and tell little of it."""
+        super().transaction(wanted)
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"responses": []},
+        {"responses": [{}]},
+        {"responses": [{"response_range": {"kvs": [{}]}}]},
+    ],
+    ids=["nothing", "no response", "no range", "no fields"],
+)
+def test_lock_whose_holder_is_not_told_is_another_ones(
+    cloud: Cloud, answer: dict[str, Any]
+) -> None:
+    """And is no failure, which would have the member join anew each time that it tries."""
+    coordinator = open_coordinator(cloud.settings, "h1")
+    lock = coordinator.get_lock(b"a")
+    coordinator.client = Terse(cloud.etcd, answer)
+    assert not lock.acquire(blocking=False)
+    assert not lock.acquired
+
+
 def test_lock_that_was_given_back_without_an_answer_is_not_held_on(cloud: Cloud) -> None:
     """Else a host that may publish again would go on with what is another's by then."""
     publisher, other = cloud.join("h1"), cloud.join("h2")
