@@ -244,6 +244,15 @@ class ObjectStore(Store, abc.ABC):
             return False
         return True
 
+    def is_protected(self, key: str) -> bool:
+        """Return whether there is such an object, and hosts cannot delete it.
+
+        Whether there is one, where a store does not tell who has stored what.
+
+        :raises InvalidError: when the key is malformed.
+        """
+        return self.exists(key)
+
 
 class RefStore(Store, abc.ABC):
     """Refs: small contents under names, each changed by compare-and-swap only."""

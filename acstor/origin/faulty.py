@@ -139,6 +139,11 @@ class FaultyOrigin(base.Origin):
         yield from listing(prefix)
         self._after(fault, prefix, None)
 
+    def is_protected(self, key: str) -> bool:
+        """Return whether there is such an object that hosts cannot delete."""
+        fault = self._before(Operation.SIZE, key)
+        return self._after(fault, key, self._inner.is_protected(key))
+
     def delete(self, key: str) -> bool:
         """Delete an object."""
         fault = self._before(Operation.DELETE, key)

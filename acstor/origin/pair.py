@@ -45,6 +45,10 @@ class OriginPair(base.Origin):
         """Yield those keys in the folder ``prefix`` that hosts cannot delete."""
         return self.objects.list_protected(prefix)
 
+    def is_protected(self, key: str) -> bool:
+        """Return whether there is such an object that hosts cannot delete."""
+        return self.objects.is_protected(key)
+
     def delete(self, key: str) -> bool:
         """Delete an object."""
         return self.objects.delete(key)

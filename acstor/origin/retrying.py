@@ -105,6 +105,10 @@ class RetryingOrigin(base.Origin):
         """Yield those keys in the folder ``prefix`` that hosts cannot delete."""
         yield from self._repeat(lambda: list(self.inner.list_protected(prefix)))
 
+    def is_protected(self, key: str) -> bool:
+        """Return whether there is such an object that hosts cannot delete."""
+        return self._repeat(functools.partial(self.inner.is_protected, key))
+
     def delete(self, key: str) -> bool:
         """Delete an object; False also when an earlier attempt deleted it."""
         return self._repeat(functools.partial(self.inner.delete, key))

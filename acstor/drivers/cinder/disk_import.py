@@ -14,7 +14,6 @@ from acstor import exception
 from acstor.drivers.cinder.native_threads import Caller, DirectCaller, NativeThreadSource
 from acstor.repository import pack_cache
 from acstor.repository.disk_manifest import DiskManifest
-from acstor.repository.gc import claim
 from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 from acstor.repository.source.base import SourceFile
@@ -68,11 +67,11 @@ class DiskImport(registration.Registrar):
                 stored = self._store(request, report, index, None, cache)
                 manifest = stored.manifest
                 stored.store_manifest(self._origin)
-                lost = claim.claim(self._origin, manifest)
+                lost = self._claim(manifest)
                 if lost:
                     continue
                 publish(manifest.digest)
-                lost = claim.claim(self._origin, manifest)
+                lost = self._claim(manifest)
                 if not lost:
                     LOG.info(
                         "stored a disk of %d bytes: %d of %d chunks are new",

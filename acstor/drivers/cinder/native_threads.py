@@ -110,6 +110,10 @@ class NativeThreadOrigin(base.Origin):
         """Yield those keys in the folder ``prefix`` that hosts cannot delete."""
         yield from self._run(lambda: list(self._inner.list_protected(prefix)))
 
+    def is_protected(self, key: str) -> bool:
+        """Return whether there is such an object that hosts cannot delete."""
+        return self._run(lambda: self._inner.is_protected(key))
+
     def delete(self, key: str) -> bool:
         """Delete an object."""
         return self._run(lambda: self._inner.delete(key))

@@ -87,6 +87,10 @@ class ClassedObjects(base.ObjectStore):
         """Yield those keys in the folder ``prefix`` that controllers have stored."""
         yield from self.controllers.list(prefix)
 
+    def is_protected(self, key: str) -> bool:
+        """Return whether controllers have stored the object; to a host its own is as good."""
+        return self.controllers.exists(key) or (self._is_host and self.hosts.exists(key))
+
     def delete(self, key: str) -> bool:
         """Delete an object, in both classes where it is in both."""
         deleted = [store.delete(key) for store in self._classes(key)]

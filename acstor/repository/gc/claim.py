@@ -16,18 +16,21 @@ MISSING_MAX = 1000
 """Missing log objects after which nobody looks for more."""
 
 
-def claim(origin: base.Origin, manifest: DiskManifest) -> set[bytes]:
+def claim(origin: base.Origin, manifest: DiskManifest, *, is_of_hosts: bool = True) -> set[bytes]:
     """Save everything that a manifest refers to from deletion, as far as that is possible.
 
     First the tombstones, then the objects: an object that is there after its tombstone was seen
     to be absent will not be deleted while an image refers to it.
 
+    :param is_of_hosts: whether hosts may have stored parts of it. Else what they have under such a
+        name does not count: it would hide that the collector has deleted what was there.
     :returns: names of what is lost, packs and possibly the manifest itself; empty when the image is
         whole and, provided that it was published before this call, stays whole.
     """
     keys = manifest.references()
     lost = _rescue(origin, keys)
-    lost.update(name for name in keys.keys() - lost if not origin.exists(keys[name]))
+    is_there = origin.exists if is_of_hosts else origin.is_protected
+    lost.update(name for name in keys.keys() - lost if not is_there(keys[name]))
     return lost
 
 

@@ -179,7 +179,7 @@ class Registrar:
         expected = self._load_existing(existing)
         if existing:
             report.status = "repaired"  # unless it turns out to be whole
-        lost = claim.claim(self._origin, expected) if expected else set()
+        lost = self._claim(expected) if expected else set()
         index = self._load_index(cache)
         for report.rounds in range(1, ROUNDS_MAX + 1):
             for name in lost:
@@ -192,18 +192,18 @@ class Registrar:
             if existing:
                 if not stored.has_content(existing.record.content):
                     raise _refused_as_different(existing.id)
-                if expected and not claim.claim(self._origin, expected):
+                if expected and not self._claim(expected):
                     self._keep(request, report, expected, stored, existing)
                     return
             self._check()
             stored.store_manifest(self._origin)
-            lost = claim.claim(self._origin, manifest)
+            lost = self._claim(manifest)
             if lost:
                 continue
             self._check()
             existing = self._publish(request, report, manifest, existing)
             expected = manifest
-            lost = claim.claim(self._origin, manifest)
+            lost = self._claim(manifest)
             if not lost:
                 return
         raise exception.UnavailableError(
@@ -226,6 +226,9 @@ class Registrar:
             return manifest
         except (exception.NotFoundError, exception.CorruptError):
             return None  # It is then repaired.
+
+    def _claim(self, manifest: DiskManifest) -> set[bytes]:
+        return claim.claim(self._origin, manifest, is_of_hosts=False)
 
     def _open_cache(self) -> pack_cache.PackCache | None:
         if self._settings.cache_path is None:

@@ -179,11 +179,11 @@ def test_every_order_keeps_every_compressed_image(batch: int) -> None:
         run_once(seed, COMPRESSED_VERSION)
 
 
-def without_claim(origin: base.Origin, manifest: object) -> set[bytes]:
+def without_claim(origin: base.Origin, manifest: object, **_: bool) -> set[bytes]:
     return set()
 
 
-def claim_objects_before_tombstones(origin: base.Origin, manifest: object) -> set[bytes]:
+def claim_objects_before_tombstones(origin: base.Origin, manifest: object, **_: bool) -> set[bytes]:
     names = [bytes.fromhex(manifest.digest), *manifest.packs()]  # type: ignore[attr-defined]
     lost = {
         name

@@ -1,10 +1,11 @@
 """Objects of controllers and hosts in one repository, in namespaces of their own."""
 
-from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 
 from acstor import exception
+from acstor.drivers.cinder import native_threads
 from acstor.origin import faulty, retrying
 from acstor.origin.rados import classes
 from acstor.origin.rados.origin import RadosOrigin
@@ -104,13 +105,35 @@ def test_places_that_are_remembered_are_bounded(
 
 @pytest.mark.parametrize("is_host", [True, False])
 def test_wrappers_pass_on_what_is_protected(cloud: Cloud, *, is_host: bool) -> None:
-    def protected() -> Iterator[str]:
-        return retrying.RetryingOrigin(faulty.FaultyOrigin(cloud.controller), 5.0).list_protected(
-            "packs/"
-        )
-
+    origin = native_threads.NativeThreadOrigin(
+        retrying.RetryingOrigin(faulty.FaultyOrigin(cloud.controller), 5.0),
+        native_threads.DirectCaller(),
+    )
     (cloud.host if is_host else cloud.controller).put_if_absent(PACK, [b"x"])
-    assert list(protected()) == ([] if is_host else [PACK])
+    assert origin.exists(PACK)
+    assert list(origin.list_protected("packs/")) == ([] if is_host else [PACK])
+    assert origin.is_protected(PACK) != is_host
+    assert cloud.host.is_protected(PACK)
+
+
+def test_object_of_a_host_does_not_stand_for_what_was_collected(cloud: Cloud) -> None:
+    """A host makes the collector delete packs that are not published yet, and puts up its own."""
+    repository = open_repository(cloud.controller)
+    real = cloud.controller.swap_ref
+    taken: list[str] = []
+
+    def swap(name: str, expected: str | None, content: bytes | None) -> str | None:
+        if name.startswith("images/") and not taken:
+            for key in list(cloud.controller.list("packs/")):
+                taken.append(key)
+                cloud.controller.delete(key)
+                cloud.host.put_if_absent(key, [b"false"])
+        return real(name, expected, content)
+
+    with mock.patch.object(cloud.controller, "swap_ref", swap):
+        register(repository, 1, disk(1, 2, 3))
+    assert taken
+    assert read_back(repository, 1) == disk(1, 2, 3)
 
 
 def test_image_needs_nothing_that_a_host_could_delete(cloud: Cloud) -> None:
