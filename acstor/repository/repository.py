@@ -1,5 +1,6 @@
 """The repository: images, manifests and packs in an origin."""
 
+import contextlib
 import dataclasses
 import json
 import uuid
@@ -136,7 +137,9 @@ class Repository:
             # An upgrade was interrupted, or is under way: upgrade.py.
             content = ref.content
             Format.parse(content)
-            origin.put_if_absent(layout.FORMAT_KEY, [content])
+            # Hosts may only read it: what it says is known all the same.
+            with contextlib.suppress(exception.AcstorError):
+                origin.put_if_absent(layout.FORMAT_KEY, [content])
         return cls(origin, Format.parse(content))
 
     @classmethod

@@ -1,7 +1,9 @@
 """Upgrading a repository: whenever it is killed, and however late a deletion comes."""
 
+import dataclasses
 import random
 import uuid
+from collections.abc import Sequence
 
 import pytest
 
@@ -86,6 +88,33 @@ def test_deletion_that_comes_late_is_repaired_by_whoever_opens() -> None:
     upgrade(origin)
     origin.delete("format")
     check(origin, {FORMAT_VERSION})
+
+
+class ReadOnlyOrigin(memory.MemoryOrigin):
+    """As a host has it, whose key does not allow to store what controllers do."""
+
+    is_read_only = False
+
+    def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
+        """Refuse it as a store does that looks at keys."""
+        if self.is_read_only:
+            raise exception.InvalidError("give this client the capabilities that it needs")
+        return super().put_if_absent(key, buffers)
+
+
+def test_whoever_may_only_read_opens_what_an_upgrade_has_left() -> None:
+    origin = ReadOnlyOrigin()
+    made = Repository.init(origin, 4096)
+    upgrade(origin, COMPRESSED_VERSION)
+    origin.delete("format")
+    origin.is_read_only = True
+    assert Repository.open(origin).format == dataclasses.replace(
+        made.format, version=COMPRESSED_VERSION
+    )
+    made.check_there()
+    origin.is_read_only = False
+    check_format = Repository.open(origin).format
+    assert Format.parse(origin.get("format", 1 << 16)) == check_format
 
 
 def test_upgraded_repository_is_left_alone() -> None:
