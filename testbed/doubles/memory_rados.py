@@ -5,6 +5,7 @@ as a whole or not at all; a comparison takes bytes behind an object's end for ze
 """
 
 import errno
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -80,6 +81,11 @@ class MemoryRados:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.stored: dict[Place, bytes] = {}
+        self.free_bytes = 1 << 39
+        self.quotas: dict[str, int] = {}
+        """Of pools, bytes."""
+        self.command_error = 0
+        """Number of the error of commands to monitors."""
 
     def Rados(self, conffile: str, rados_id: str) -> "Handle":  # noqa: N802 - as the binding has it
         """Make a connection."""
@@ -93,6 +99,12 @@ class MemoryRados:
     def lister(self, connection: Connection) -> "MemoryLister":
         """Make what lists pools."""
         return MemoryLister(self)
+
+    def room_of(self, pool: str, *, is_detailed: bool) -> dict[str, int]:
+        """Return what monitors tell of a pool."""
+        stored = sum(len(content) for place, content in self.stored.items() if place[0] == pool)
+        found = {"stored": stored, "max_avail": self.free_bytes}
+        return found | {"quota_bytes": self.quotas.get(pool, 0)} if is_detailed else found
 
     def names(self, namespace_part: str) -> list[str]:
         """Return the names of what is stored in namespaces with that part."""
@@ -138,7 +150,20 @@ class Handle:
 
     def get_cluster_stats(self) -> dict[str, int]:
         """Return a room that does not change."""
-        return {"kb": 1 << 30, "kb_avail": 1 << 29}
+        return {"kb": 1 << 30, "kb_avail": 1 << 29, "kb_used": 1 << 28}
+
+    def mon_command(self, command: str, given: bytes) -> tuple[int, bytes, str]:
+        """Answer ``ceph df detail``, the one command that there is."""
+        if self._cluster.command_error:
+            return -self._cluster.command_error, b"", "no answer"
+        asked = json.loads(command)
+        if asked.get("prefix") != "df" or asked.get("format") != "json":
+            return -errno.EINVAL, b"", "no such command"
+        pools = [
+            {"name": name, "stats": self._cluster.room_of(name, is_detailed="detail" in asked)}
+            for name in sorted({place[0] for place in self._cluster.stored})
+        ]
+        return 0, json.dumps({"pools": pools}).encode(), ""
 
 
 class Completion:

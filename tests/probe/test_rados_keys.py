@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acstor import exception
+from acstor.origin import base
 from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.origin import RadosOrigin
@@ -15,11 +16,13 @@ from testbed.fixtures import host_volumes
 from testbed.fixtures.ceph import CephNode
 from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.hosts import MIB, Cloud, Host, cloud_in
+from tests.ceph import POOL
 from tests.probe import rados_keys
 from tests.probe.rados_keys import CONTROLLER, HOST, READER
 
 NAMESPACE = "hosts"
 SIZE = 4 * MIB
+QUOTA = 256 << 20
 LARGE = bytes(range(256)) * (5 << 12)
 PACK, SMALL, MANIFEST = "packs/aa/large", "packs/aa/small", "manifests/aa/one"
 IMAGES = {PACK: LARGE, SMALL: b"small", MANIFEST: b"manifest"}
@@ -206,3 +209,21 @@ def test_hosts_serve_images_and_volumes_with_their_keys(
         text = one.log_path.read_text()
         assert "ermission" not in text
         assert "not permitted" not in text
+
+
+@pytest.mark.parametrize("name", [CONTROLLER, HOST, READER])
+def test_room_is_within_the_quota_of_the_pool(
+    ceph: CephNode, clients: dict[str, RadosOrigin], name: str
+) -> None:
+    def bounded() -> base.Space | None:
+        found = clients[name].space()
+        return found if found is not None and found.total_bytes <= QUOTA else None
+
+    assert bounded() is None
+    ceph.run("ceph", "osd", "pool", "set-quota", POOL, "max_bytes", str(QUOTA))
+    try:
+        # Of a pool that was just made monitors have no figures yet.
+        found = wait_for("the figures of the pool", bounded, interval=0.5)
+    finally:
+        ceph.run("ceph", "osd", "pool", "set-quota", POOL, "max_bytes", "0")
+    assert 0 < found.free_bytes <= found.total_bytes

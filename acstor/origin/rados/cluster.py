@@ -2,11 +2,13 @@
 
 import contextlib
 import errno
+import json
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from acstor import exception
+from acstor import exception, untrusted_json
 from acstor.origin.rados.binding import Binding, distributed
 from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.listing import Listed, ListingError
@@ -14,6 +16,7 @@ from acstor.origin.rados.listing import Listed, ListingError
 MISMATCH_ERRNO_MIN = 4095
 """From here on librados gives the place at which a comparison failed (``MAX_ERRNO``)."""
 ALL_NAMESPACES = "\x01"
+_ROOM_COMMAND = json.dumps({"prefix": "df", "detail": "detail", "format": "json"})
 _ABSENT_HINT = "check that {} and the keyring of this client are there"
 
 
@@ -66,13 +69,32 @@ class Cluster:
                 self._contexts[pool, namespace] = found
             return found
 
-    def statistics(self) -> dict[str, int]:
-        """Return the cluster's room, as ``rados df`` has it."""
+    def room(self, pool: str) -> tuple[int, int]:
+        """Return how many bytes may still be stored in a pool, and how many there are.
+
+        As ``ceph df detail`` has them: without copies, and within the pool's quota, which the
+        statistics of the cluster know nothing of. These are told of a pool that is so new that
+        nobody has figures of it.
+
+        :raises UnavailableError: when the cluster does not answer in time.
+        """
+        what = f"asking for the room of pool {pool}"
         with self._connecting():
             handle = self._connected()
-        with self.map_errors("asking for the room of the cluster"):
-            found: dict[str, int] = handle.get_cluster_stats()
-            return found
+        with self.map_errors(what):
+            code, answer, _ = handle.mon_command(_ROOM_COMMAND, b"")
+        if code < 0:
+            raise _mapped(-code, f"{what}: {os.strerror(-code)}")
+        try:
+            told = untrusted_json.load(answer, what)["pools"]
+            known = {one["name"]: one["stats"] for one in told}
+            if pool in known:
+                return _room_of(known[pool])
+        except (ValueError, KeyError, TypeError) as error:
+            raise exception.UnavailableError(f"{what}: no figures were told") from error
+        with self.map_errors(what):
+            cluster = handle.get_cluster_stats()
+        return cluster["kb_avail"] << 10, cluster["kb_used"] << 10
 
     @contextlib.contextmanager
     def _connecting(self) -> Iterator[None]:
@@ -175,6 +197,11 @@ class Cluster:
         with self.map_errors(what):
             raise self.rados.OSError(f"error {-value}", -value)
         raise AssertionError  # the block above raises
+
+
+def _room_of(figures: Mapping[str, int]) -> tuple[int, int]:
+    stored, free, quota = (figures[name] for name in ("stored", "max_avail", "quota_bytes"))
+    return max(0, min(free, quota - stored) if quota else free), stored
 
 
 def _mapped(code: int | None, text: str) -> exception.AcstorError:

@@ -187,8 +187,8 @@ class RadosObjects(base.ObjectStore):
 
     def space(self) -> base.Space | None:
         """Return the room of the stripes' pool, as Ceph reckons it."""
-        found = self._cluster.statistics()
-        return base.Space(found["kb_avail"] << 10, found["kb"] << 10)
+        free_bytes, stored_bytes = self._cluster.room(self._stripe_pool)
+        return base.Space(free_bytes, free_bytes + stored_bytes)
 
     def sweep(self) -> int:
         """Remove what crashed writers and deleters have left."""

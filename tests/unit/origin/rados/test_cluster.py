@@ -8,10 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from acstor import exception
+from acstor.origin import base
 from acstor.origin.rados.binding import Binding
 from acstor.origin.rados.cluster import Cluster
 from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.listing import Listed, ListingError
+from acstor.origin.rados.origin import RadosOrigin
+from acstor.repository.origin_reserve import OriginReserve
 from testbed.doubles import memory_rados
 
 CONNECTION = Connection("ceph.conf", "acstor", 0.5)
@@ -52,7 +55,7 @@ def test_call_that_waits_for_another_ones_connecting_has_a_deadline() -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         first = pool.submit(cluster.context, "pool", "namespace")
         rados.is_connecting.wait()
-        for call in (lambda: cluster.context("pool", "other"), cluster.statistics):
+        for call in (lambda: cluster.context("pool", "other"), lambda: cluster.room("pool")):
             with pytest.raises(exception.UnavailableError, match="another call"):
                 call()
         rados.may_connect.set()
@@ -113,3 +116,53 @@ def test_listing_that_fails_has_no_end(code: int, kind: type) -> None:
     with pytest.raises(exception.AcstorError, match="listing refs: listing: ") as caught:
         next(found)
     assert type(caught.value) is kind
+
+
+def test_room_is_that_of_the_pool_of_stripes_within_its_quota() -> None:
+    rados = memory_rados.MemoryRados()
+    origin = RadosOrigin("acstor", stripe_pool="stripes", binding=rados.binding)
+    assert origin.put_if_absent("packs/aa/one", [bytes(9 << 20)])
+    assert origin.put_if_absent("packs/aa/two", [b"in the other pool"])
+    stored = sum(len(content) for place, content in rados.stored.items() if place[0] == "stripes")
+    assert stored == 9 << 20
+    rados.free_bytes = 100 << 20
+    assert origin.space() == base.Space(100 << 20, 109 << 20)
+    rados.quotas = {"stripes": 20 << 20, "acstor": 1}
+    assert origin.space() == base.Space(11 << 20, 20 << 20)
+    rados.quotas = {"stripes": 5 << 20}
+    assert origin.space() == base.Space(0, 9 << 20)
+
+
+def test_images_leave_their_share_of_a_quota_to_volumes() -> None:
+    rados = memory_rados.MemoryRados()
+    origin = RadosOrigin("acstor", binding=rados.binding)
+    reserve = OriginReserve(origin, 10)
+    origin.put_if_absent("format", [b""])
+    reserve.check(9 << 20)
+    rados.quotas = {"acstor": 10 << 20}
+    reserve.check(8 << 20)
+    with pytest.raises(exception.ExhaustedError, match="9 MiB free"):
+        reserve.check(9 << 20)
+
+
+def test_room_of_a_pool_that_is_not_known_yet_is_the_clusters() -> None:
+    cluster = Cluster(CONNECTION, memory_rados.MemoryRados().binding)
+    assert cluster.room("new") == (1 << 39, 1 << 38)
+
+
+def test_room_that_nobody_tells_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    rados = memory_rados.MemoryRados()
+    cluster = Cluster(CONNECTION, rados.binding)
+    for code, kind in (
+        (errno.ETIMEDOUT, exception.UnavailableError),
+        (errno.EACCES, exception.InvalidError),
+    ):
+        rados.command_error = code
+        with pytest.raises(exception.AcstorError, match="room of pool acstor") as caught:
+            cluster.room("acstor")
+        assert type(caught.value) is kind
+    for answer in (b"", b"{}", b"[]", b'{"pools": [{"name": "acstor", "stats": {}}]}'):
+        told = (0, answer, "")
+        monkeypatch.setattr(memory_rados.Handle, "mon_command", lambda *_, told=told: told)
+        with pytest.raises(exception.UnavailableError, match="no figures were told"):
+            cluster.room("acstor")
