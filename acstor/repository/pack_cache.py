@@ -16,7 +16,6 @@ there.
 
 import contextlib
 import fcntl
-import mmap
 import os
 import struct
 import threading
@@ -34,12 +33,14 @@ _PACK_VERSION = struct.Struct("<I")
 _PACK_VERSION_OFFSET = 8
 _CHUNK_BYTES_MIN = 32
 """Fewest bytes of a table that a chunk takes."""
+_TABLE_BYTES_MAX = 64 << 20
+"""More than a table of the most chunks that a pack has, 2^20 (crates/types, limits.rs)."""
 
 
 class _Record(NamedTuple):
     pack: bytes
     header: bytes
-    table: memoryview
+    table: bytes
     end: int
     """Offset behind it, bytes."""
 
@@ -82,23 +83,16 @@ class PackCache:
         known: set[bytes] = set()
         stale_size = 0
         end = len(self._header)
-        with mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ) as content:
-            view = memoryview(content)
-            try:
-                index.reserve(min(size // _CHUNK_BYTES_MIN, 1 << 32))
-                for record in _records(view, end):
-                    with record.table:
-                        if record.pack not in wanted:
-                            stale_size += record.end - end
-                        elif record.pack not in known:
-                            with native.map_errors(f"reading {self._path}"):
-                                if _is_known(index, record):
-                                    known.add(record.pack)
-                    end = record.end
-            except exception.CorruptError:
-                pass
-            finally:
-                view.release()
+        index.reserve(min(size // _CHUNK_BYTES_MIN, 1 << 32))
+        with contextlib.suppress(exception.CorruptError):
+            for record in _records(self._descriptor, end, size):
+                if record.pack not in wanted:
+                    stale_size += record.end - end
+                elif record.pack not in known:
+                    with native.map_errors(f"reading {self._path}"):
+                        if _is_known(index, record):
+                            known.add(record.pack)
+                end = record.end
         if self._is_writer:
             if 2 * stale_size > size:
                 self._start_anew()
@@ -146,12 +140,19 @@ def _is_known(index: ChunkIndex, record: _Record) -> bool:
     return True
 
 
-def _records(view: memoryview, start: int) -> Iterator[_Record]:
-    """Yield the records as far as they are complete."""
-    while start + _RECORD.size <= len(view):
-        pack, header, size = _RECORD.unpack_from(view, start)
-        table = start + _RECORD.size
-        if table + size > len(view):
+def _records(descriptor: int, start: int, end: int) -> Iterator[_Record]:
+    """Yield the records as far as they are complete.
+
+    Read, not mapped: the process that writes may cut the file off meanwhile, and a signal ends who
+    then looks at what was mapped.
+    """
+    while len(head := os.pread(descriptor, _RECORD.size, start)) == _RECORD.size:
+        pack, header, size = _RECORD.unpack(head)
+        start += _RECORD.size
+        if size > min(_TABLE_BYTES_MAX, end - start):
             return
-        yield _Record(pack, header, view[table : table + size], table + size)
-        start = table + size
+        table = os.pread(descriptor, size, start)
+        start += size
+        if len(table) < size:
+            return
+        yield _Record(pack, header, table, start)
