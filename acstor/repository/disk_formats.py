@@ -15,7 +15,12 @@ from acstor.origin import base
 from acstor.repository import layout
 from acstor.repository.chunk_indexes import ChunkIndex, PlainIndex, StoredIndex
 from acstor.repository.compressed_filler import CompressedPackFiller
-from acstor.repository.disk_manifest import DiskManifest, PagedManifest, WholeManifest
+from acstor.repository.disk_manifest import (
+    SIZE_MAX,
+    DiskManifest,
+    PagedManifest,
+    WholeManifest,
+)
 from acstor.repository.pack_filler import PackFiller, PackStorer
 from acstor.repository.repository import Repository
 
@@ -170,6 +175,8 @@ class CompressedFiller(_Filler):
         """See :class:`DiskFiller`.
 
         The manifest is written to a temporary file: 48 bytes for each chunk with content.
+
+        :raises DiskTooLargeError: when no host would take a manifest of its size.
         """
         self._packs.finish()
         builder = self._builder
@@ -185,6 +192,11 @@ class CompressedFiller(_Filler):
                 spool.fileno(),
                 file.fileno(),
             )
+            if length > SIZE_MAX:
+                raise exception.DiskTooLargeError(
+                    f"the disk has so much content that its manifest has {length} bytes, and hosts "
+                    f"take {SIZE_MAX} at most"
+                )
             content = mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ)
         manifest = PagedManifest(
             digest, length, lambda offset, size: content[offset : offset + size]

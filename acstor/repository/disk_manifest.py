@@ -20,7 +20,8 @@ PAGED_VERSION = 2
 DEPTH_MAX = 3
 """Most manifests that one reading looks into: a limit of the format."""
 SIZE_MAX = (64 << 20) * 40 + (4 << 20) * 32 + 96
-"""Largest manifest that is read whole, bytes: a limit of version 1 (crates/types, limits.rs)."""
+"""Largest manifest that is read whole, bytes: a limit of version 1 (crates/types, limits.rs), and
+of hosts, which fetch those of either version so."""
 _PAGE_SIZE = 4096
 _FRONT_SIZE = 64 << 10
 """Bytes that are read first: mostly header and summary, and small manifests of version 1 whole."""

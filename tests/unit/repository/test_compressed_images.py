@@ -11,7 +11,7 @@ import pytest
 
 from acstor import exception, native
 from acstor.origin import faulty, memory
-from acstor.repository import disk_manifest, layout, upgrade
+from acstor.repository import disk_formats, disk_manifest, layout, upgrade
 from acstor.repository.chunk_indexes import ChunkIndexes
 from acstor.repository.disk_manifest import PagedManifest, WholeManifest
 from acstor.repository.gc.garbage import Collector
@@ -189,6 +189,19 @@ def test_spool_that_has_no_room_is_an_error_of_its_kind(repository: Repository) 
         native.map_errors("writing"),
     ):
         builder.finish(image_id(0), 3 * CHUNK_SIZE, bytes(16), spool.fileno(), full.fileno())
+
+
+def test_image_that_no_host_would_attach_is_not_registered(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(repository, 0, disk(*range(1, 80)))
+    manifest = repository.get_image(image_id(0)).record.manifest
+    size = repository.origin.size(layout.manifest_key(manifest))
+    monkeypatch.setattr(disk_formats, "SIZE_MAX", size)
+    register(repository, 1, disk(*range(1, 80)))
+    with pytest.raises(exception.DiskTooLargeError, match=f"hosts take {size} at most"):
+        register(repository, 2, disk(*range(1, 200)))
+    assert repository.find_image(image_id(2)) is None
 
 
 def test_builder_refuses_what_is_no_disk() -> None:
