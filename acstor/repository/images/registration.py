@@ -190,8 +190,7 @@ class Registrar:
             if watch:
                 watch.check()
             if existing:
-                if not stored.has_content(existing.record.content):
-                    raise _refused_as_different(existing.id)
+                self._check_content(existing.id, stored, existing.record.content)
                 if expected and not self._claim(expected):
                     self._keep(request, report, expected, stored, existing)
                     return
@@ -314,6 +313,21 @@ class Registrar:
                 self._progress.advance(count * chunk_size)
                 self._check()
 
+    def _check_content(self, image_id: str, stored: StoredDisk, name: str) -> None:
+        """Refuse another content than the one of that name.
+
+        :raises UnavailableError: when the repository was upgraded since it was opened: the name may
+            be one that manifests of the former version do not have.
+        """
+        if stored.has_content(name):
+            return
+        if Repository.open(self._origin).format != self._repository.format:
+            raise exception.UnavailableError(
+                f"the repository was upgraded while image {image_id} was being registered",
+                hint="register it again",
+            )
+        raise _refused_as_different(image_id)
+
     def _keep(
         self,
         request: Request,
@@ -328,8 +342,8 @@ class Registrar:
         if self._writer.is_current(self._repository, report.image_id, existing.content):
             return
         # Whoever wrote that record: each digest was compared, and the size is part of this.
-        is_same = stored.has_content(manifest.content_name())
-        if manifest.disk_id != report.image_id or not is_same:
+        self._check_content(report.image_id, stored, manifest.content_name())
+        if manifest.disk_id != report.image_id:
             raise _refused_as_different(report.image_id)
         self._check()
         self._publish(request, report, manifest, existing)

@@ -281,6 +281,17 @@ def test_image_from_before_is_repaired_in_the_new_format() -> None:
     assert register(repository, 0, disk(1, 0, 3)).status == "already registered"
 
 
+def test_who_opened_the_repository_before_the_upgrade_refuses_no_image_as_another() -> None:
+    origin = memory.MemoryOrigin()
+    before = open_repository(origin, FORMAT_VERSION)
+    register(upgrade.upgrade(origin, COMPRESSED_VERSION), 0, disk(1, 0, 3))
+    with pytest.raises(exception.UnavailableError, match="upgraded while"):
+        register(before, 0, disk(1, 0, 3))
+    with pytest.raises(exception.ImageRefusedError, match="other content"):
+        register(before, 0, disk(1, 2, 3))
+    assert register(Repository.open(origin), 0, disk(1, 0, 3)).status == "already registered"
+
+
 def test_collection_takes_both_formats() -> None:
     repository = upgraded({0: disk(1, 2), 1: disk(3, 4)})
     register(repository, 2, disk(5, 6))
