@@ -301,6 +301,9 @@ def load_manifest(objects: base.ObjectStore, digest: str) -> DiskManifest:
 def _load(objects: base.ObjectStore, digest: str, depth_max: int) -> DiskManifest:
     key = layout.manifest_key(digest)
     length = objects.size(key)
+    # Of version 2 too: summaries are read whole, and whoever stores objects may make one up.
+    if length > SIZE_MAX:
+        raise exception.CorruptError(f"manifest {digest} has {length} bytes, more than any has")
     front = objects.get_range(key, 0, min(length, _FRONT_SIZE))
     if not is_paged(front):
         return _load_whole(objects, digest, front, length)
@@ -337,8 +340,6 @@ def is_paged(front: bytes) -> bool:
 
 
 def _load_whole(objects: base.ObjectStore, digest: str, front: bytes, length: int) -> WholeManifest:
-    if length > SIZE_MAX:
-        raise exception.CorruptError(f"manifest {digest} has {length} bytes, more than any has")
     content = front
     if length > len(front):
         key = layout.manifest_key(digest)

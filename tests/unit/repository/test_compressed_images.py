@@ -204,6 +204,25 @@ def test_image_that_no_host_would_attach_is_not_registered(
     assert repository.find_image(image_id(2)) is None
 
 
+@pytest.mark.parametrize("version", [FORMAT_VERSION, COMPRESSED_VERSION])
+def test_manifest_longer_than_any_is_not_read(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its summary, gigabytes that cost who makes it up next to nothing, would be read whole."""
+    counting = faulty.FaultyOrigin(memory.MemoryOrigin())
+    repository = open_repository(counting, version)
+    register(repository, 0, disk(*range(1, 80)))
+    digest = repository.get_image(image_id(0)).record.manifest
+    size = repository.origin.size(layout.manifest_key(digest))
+    monkeypatch.setattr(disk_manifest, "SIZE_MAX", size)
+    assert repository.load_manifest(digest).references()
+    monkeypatch.setattr(disk_manifest, "SIZE_MAX", size - 1)
+    reads = counting.calls[faulty.Operation.READ]
+    with pytest.raises(exception.CorruptError, match="more than any has"):
+        repository.load_manifest(digest)
+    assert counting.calls[faulty.Operation.READ] == reads
+
+
 def test_builder_refuses_what_is_no_disk() -> None:
     builder = native.DiskBuilder(native.StoredChunkIndex(CHUNK_SIZE))
     buffer = bytearray(disk(1, 2))
