@@ -102,6 +102,7 @@ TRANSITIONS: frozenset[tuple[State | None, State | None]] = frozenset(
         (State.CONDEMNED, State.CONDEMNED),  # another host's collector notes when it saw it
         (State.CONDEMNED, None),  # lift, rescue
         (State.CONDEMNED, State.DELETING),  # seal
+        (State.DELETING, State.DELETING),  # another collection goes on with the deletion
         (State.DELETING, None),  # finish
     }
 )
@@ -133,6 +134,10 @@ class Tombstone:
             "nonce": self.nonce,
         }
         return json.dumps(fields, sort_keys=True).encode() + b"\n"
+
+    def sealed(self) -> "Tombstone":
+        """Return the next state where one collection, and no other, deletes the object."""
+        return dataclasses.replace(self, state=State.DELETING, nonce=random_nonce())
 
     @property
     def logs(self) -> LogRange | None:

@@ -191,19 +191,27 @@ class Collector:
             report.waiting += 1
         elif tombstone.state is State.DELETING:
             # A collection before was killed here; the name is never used again.
-            self._delete(tombstone, report)
+            self._seal_and_delete(tombstone, report)
         elif is_marked:
             report.lifted += self._tombstones.change(tombstone, None)
         elif not self._is_grace_over(tombstone):
             report.waiting += 1
         else:
-            deleting = dataclasses.replace(tombstone, state=State.DELETING)
-            with self._origin.freeing():
-                is_sealed = self._tombstones.change(tombstone, deleting)
-            if is_sealed:
-                sealed = self._tombstones.find(tombstone.name)
-                if sealed is not None and sealed.state is State.DELETING:
-                    self._delete(sealed, report)
+            self._seal_and_delete(tombstone, report)
+
+    def _seal_and_delete(self, tombstone: Tombstone, report: Report) -> None:
+        """Delete what nothing referred to, if its tombstone is still the one of before the marks.
+
+        Also where it was sealed already: a publisher relies on what has no tombstone, and one that
+        was gone for a moment, by whoever forges them, is another one.
+        """
+        deleting = tombstone.sealed()
+        with self._origin.freeing():
+            is_sealed = self._tombstones.change(tombstone, deleting)
+        if is_sealed:
+            sealed = self._tombstones.find(tombstone.name)
+            if sealed is not None and sealed.nonce == deleting.nonce:
+                self._delete(sealed, report)
 
     def _is_grace_over(self, tombstone: Tombstone) -> bool:
         now = self._clock()

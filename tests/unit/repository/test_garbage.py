@@ -5,8 +5,10 @@ import pytest
 from acstor import exception
 from acstor.origin import memory
 from acstor.repository import layout
+from acstor.repository.gc import claim
 from acstor.repository.gc.condemnation import State, Tombstone, Tombstones
 from acstor.repository.gc.garbage import Collector, Report
+from acstor.repository.gc.marking import Marked, Marker
 from acstor.repository.images import usage
 from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
 from acstor.repository.verification import Verifier
@@ -133,6 +135,32 @@ def test_tombstone_deletes_nothing_that_is_referred_to(repository: Repository) -
     repository.remove_image(image_id(0))
     assert collect(repository, clock).deleted == len(keys)
     assert list(repository.origin.list_refs("gc/")) == []
+
+
+def test_tombstone_that_is_gone_after_the_marking_deletes_nothing(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was forged, and taken away before a publisher looked for it."""
+    register(repository, 0, disk(1, 2, 3))
+    image = repository.get_image(image_id(0))
+    repository.remove_image(image_id(0))
+    forge_deletion(repository)
+    real = Marker.mark
+
+    def mark(marker: Marker) -> Marked:
+        marked = real(marker)
+        for name in list(repository.origin.list_refs("gc/")):
+            ref = repository.origin.get_ref(name)
+            assert ref is not None
+            repository.origin.swap_ref(name, ref.token, None)
+        repository.origin.swap_ref(layout.image_ref(image.id), None, image.record.encode())
+        manifest = repository.load_manifest(image.record.manifest)
+        assert claim.claim(repository.origin, manifest) == set()
+        return marked
+
+    monkeypatch.setattr(Marker, "mark", mark)
+    assert collect(repository, Clock()).deleted == 0
+    assert read_back(repository, 0) == disk(1, 2, 3)
 
 
 def test_registration_does_not_rely_on_what_is_being_deleted(repository: Repository) -> None:
