@@ -204,7 +204,7 @@ def test_image_that_no_host_would_attach_is_not_registered(
     assert repository.find_image(image_id(2)) is None
 
 
-@pytest.mark.parametrize("version", [FORMAT_VERSION, COMPRESSED_VERSION])
+@pytest.mark.parametrize("version", [INDEX_VERSION, COMPRESSED_VERSION])
 def test_manifest_longer_than_any_is_not_read(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +302,7 @@ def test_image_from_before_is_repaired_in_the_new_format() -> None:
 
 def test_who_opened_the_repository_before_the_upgrade_refuses_no_image_as_another() -> None:
     origin = memory.MemoryOrigin()
-    before = open_repository(origin, FORMAT_VERSION)
+    before = open_repository(origin, INDEX_VERSION)
     register(upgrade.upgrade(origin, COMPRESSED_VERSION), 0, disk(1, 0, 3))
     with pytest.raises(exception.UnavailableError, match="upgraded while"):
         register(before, 0, disk(1, 0, 3))

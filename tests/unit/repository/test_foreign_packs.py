@@ -10,7 +10,7 @@ from acstor.repository import layout
 from acstor.repository.images import registration
 from acstor.repository.pack_filler import random_salt
 from acstor.repository.pack_reader import DATA_OFFSET, RECORD_SIZE
-from acstor.repository.repository import COMPRESSED_VERSION, FORMAT_VERSION, Repository
+from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
 from acstor.repository.verification import Verifier
 from tests.unit.repository.images import (
     CHUNK_SIZE,
@@ -23,7 +23,7 @@ from tests.unit.repository.images import (
 )
 
 
-@pytest.fixture(params=[FORMAT_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
+@pytest.fixture(params=[INDEX_VERSION, COMPRESSED_VERSION], ids=["plain", "compressed"])
 def repository(request: pytest.FixtureRequest) -> Repository:
     return open_repository(memory.MemoryOrigin(), request.param)
 

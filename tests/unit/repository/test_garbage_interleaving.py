@@ -217,7 +217,7 @@ def test_every_order_keeps_every_compressed_image(batch: int) -> None:
 @pytest.mark.parametrize("more", sorted(MORE_ACTIONS))
 def test_every_order_keeps_images_beside(more: str, batch: int) -> None:
     for seed in range(batch, RUNS // 4, BATCHES):
-        run_once(seed, (FORMAT_VERSION, COMPRESSED_VERSION)[more == "forgery" and seed % 2], more)
+        run_once(seed, (INDEX_VERSION, COMPRESSED_VERSION)[more == "forgery" and seed % 2], more)
 
 
 def without_claim(origin: base.Origin, manifest: object, **_: bool) -> set[bytes]:

@@ -104,7 +104,7 @@ class ReadOnlyOrigin(memory.MemoryOrigin):
 
 def test_whoever_may_only_read_opens_what_an_upgrade_has_left() -> None:
     origin = ReadOnlyOrigin()
-    made = Repository.init(origin, 4096)
+    made = Repository.init(origin, 4096, INDEX_VERSION)
     upgrade(origin, COMPRESSED_VERSION)
     origin.delete("format")
     origin.is_read_only = True
