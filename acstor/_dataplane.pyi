@@ -29,6 +29,7 @@ __all__ = [
     "digest",
     "is_signed_by",
     "make_signing_key",
+    "manifest_name",
     "mount_images",
     "pack_header",
     "pack_id",

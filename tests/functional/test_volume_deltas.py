@@ -1,5 +1,6 @@
 """Volumes of repositories of version 6: folds make deltas, which every host reads."""
 
+import functools
 import pathlib
 from collections.abc import Iterator
 
@@ -86,8 +87,10 @@ def test_deltas_are_read_wherever_the_volume_goes(cloud: Cloud, tmp_path: pathli
 
     # Nothing needs the manifests before these two.
     control.repository.remove_image(image)
-    for now in (1e10, 2e10):
-        Collector(control.repository, "test", 0.0, clock=lambda now=now: now).collect()
+    for day in (1, 2):
+        Collector(
+            control.repository, "test", 0.0, clock=functools.partial(float, day * 1e10)
+        ).collect()
     assert len(list(control.repository.origin.list("manifests/"))) == 2
     assert Verifier(control.repository).verify().damages == []
     control.move(volume, first, second)
