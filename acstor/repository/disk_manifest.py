@@ -74,10 +74,6 @@ class DiskManifest(Protocol):
     def zero_count(self) -> int:
         """Number of zero chunks; may take a while."""
 
-    @property
-    def is_foldable(self) -> bool:
-        """True if hosts can write over it: they have the file of one manifest below a volume."""
-
     def packs(self) -> list[bytes]:
         """Return the ids of the packs that it refers to, those of its bases included."""
 
@@ -120,8 +116,6 @@ class DiskManifest(Protocol):
 
 class WholeManifest:
     """A manifest of version 1."""
-
-    is_foldable = True
 
     def __init__(self, manifest: native.Manifest) -> None:
         self._manifest = manifest
@@ -193,7 +187,6 @@ class PagedManifest:
         self, digest: str, length: int, read: Read, base: "PagedManifest | None" = None
     ) -> None:
         self.digest = digest
-        self.is_foldable = base is None
         self._names: list[str] = [digest, *(base._names if base else [])]
         self._manifest: native.PagedManifest
         with self._mapped():

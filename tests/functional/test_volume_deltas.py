@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from acstor.repository import disk_manifest, upgrade
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import COMPRESSED_VERSION, Repository
 from acstor.repository.verification import Verifier
+from acstor.repository.volumes.store import NewVolume
 from testbed.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
 from testbed.fixtures.hosts import Cloud, cloud_in
 
@@ -96,6 +98,12 @@ def test_deltas_are_read_wherever_the_volume_goes(cloud: Cloud, tmp_path: pathli
     control.move(volume, first, second)
     opened = open_volume(second, volume)
     assert content(opened, tmp_path / "there") == expected
+    below = control.store.get(volume).record.manifest
+    assert below is not None
+    copy = str(uuid.UUID(int=7))
+    control.store.create_from_manifest(NewVolume(copy, SIZE), below)
+    control.store.allow_host(copy, second.name)
+    assert content(open_volume(second, copy), tmp_path / "copy") == expected
     write(10, 9, 1)
     call(second, "push", volume)
     assert call(second, "fold", volume)["is_folded"]

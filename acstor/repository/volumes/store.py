@@ -279,14 +279,8 @@ class VolumeStore(Settling, RecordEdits):
         self._repository.check_scope_allowed(new.dedup_scope)
         lost = self._claim(disk)
         if disk.manifest is not None and not lost:
-            manifest = self._repository.load_manifest(disk.manifest)
-            if not manifest.is_foldable:
-                raise exception.UnsupportedError(
-                    f"volume {volume_id} would share the chunks of a delta, over which hosts "
-                    "cannot write yet",
-                    hint="copy the content into a new volume",
-                )
-            size_bytes_min = max(size_bytes_min, manifest.size_bytes)
+            size = self._repository.load_manifest(disk.manifest).size_bytes
+            size_bytes_min = max(size_bytes_min, size)
         if new.size_bytes < size_bytes_min:
             raise exception.InvalidError(
                 f"volume {volume_id} would have {new.size_bytes} bytes, but its content has "

@@ -445,8 +445,7 @@ def test_delta_refers_to_its_base_and_the_packs_of_both() -> None:
         found.content_name()
 
 
-def test_volume_over_a_delta_is_refused() -> None:
-    """Hosts have the file of one manifest below a volume."""
+def test_volume_is_made_over_a_delta() -> None:
     origin = memory.MemoryOrigin()
     repository = open_repository(origin, COMPRESSED_VERSION)
     delta, *_ = put_golden(origin, "delta", "sparse", "dense")
@@ -454,9 +453,8 @@ def test_volume_over_a_delta_is_refused() -> None:
     for key in manifest.references().values():
         repository.origin.put_if_absent(key, [b"a pack"])
     store = VolumeStore(repository)
-    with pytest.raises(exception.UnsupportedError, match="over which hosts cannot write yet"):
-        store.create_from_manifest(NewVolume(image_id(1), manifest.size_bytes), delta)
-    assert list(store.list()) == []
+    made = store.create_from_manifest(NewVolume(image_id(1), manifest.size_bytes), delta)
+    assert made.record.manifest == delta
 
 
 def test_delta_without_its_base_is_not_there() -> None:
