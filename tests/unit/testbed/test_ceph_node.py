@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -44,5 +45,26 @@ def test_daemon_ends_with_a_killed_starter(
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as starter:
         assert starter.stdout is not None
         daemon = int(starter.stdout.readline())
+        starter.kill()
+    wait_for("the end of the daemon", lambda: not runs(daemon))
+
+
+def test_daemon_whose_starter_ended_first_ends(
+    tmp_path: pathlib.Path, environment: dict[str, str]
+) -> None:
+    """On a busy machine it takes time after the start until the signal is asked for."""
+    slow = tmp_path / "setpriv"
+    real = shutil.which("setpriv")
+    slow.write_text(f"""#!/bin/sh
+echo $$ > {tmp_path}/pid
+until [ "$(cut -d' ' -f4 /proc/$$/stat)" != "$PPID" ]; do sleep 0.05; done
+exec {real} "$@"
+""")
+    slow.chmod(0o755)
+    command = [sys.executable, "-c", STARTER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as starter:
+        assert starter.stdout is not None
+        daemon = int(starter.stdout.readline())
+        wait_for("the start", (tmp_path / "pid").exists)
         starter.kill()
     wait_for("the end of the daemon", lambda: not runs(daemon))
