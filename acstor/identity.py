@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from acstor import exception, version
+from acstor import exception, untrusted_json, version
 from acstor.conf import keystone, loading
 from acstor.conf.nova import adapter_options
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
     from keystoneauth1.session import Session
 
+CONNECT_RETRIES = 2
+"""Attempts at a connection after the first, where somebody waits for one answer."""
 TIMEOUT_DEFAULT = 60.0
 """Seconds for one request where neither ``[keystone] timeout`` nor the caller says otherwise."""
 
@@ -77,3 +79,29 @@ def open_adapter(conf: cfg.ConfigOpts, group: str, session: "Session", service_t
     except (exceptions.OptionError, TypeError, ValueError) as error:
         raise exception.ConfigurationError(f"[{group}]: {exception.one_line(error)}") from error
     return adapter
+
+
+def ask(adapter: "Adapter", path: str, service: str, what: str) -> object:
+    """Return what a service answers to one question that only an administrator may ask.
+
+    :param service: its name; in lower case that of its section.
+    :param what: what is listed.
+    :raises InvalidError: when it refuses the credentials.
+    :raises UnavailableError: when Keystone or the service does not answer, or not in JSON.
+    """
+    from keystoneauth1 import exceptions
+
+    try:
+        response = adapter.get(path, connect_retries=CONNECT_RETRIES)
+        return untrusted_json.load(response.content, "the answer")
+    except (exceptions.Unauthorized, exceptions.Forbidden) as error:
+        raise exception.InvalidError(
+            f"{service} does not let this user list {what}",
+            hint="give the user of [keystone] the role admin",
+        ) from error
+    except (exceptions.ClientException, ValueError) as error:
+        raise exception.UnavailableError(
+            f"{service}'s {what} cannot be read: {type(error).__name__}",
+            hint=f"check [keystone] and [{service.lower()}], and that Keystone and {service} "
+            "answer",
+        ) from error

@@ -5,11 +5,10 @@ from typing import Any
 
 from oslo_config import cfg
 
-from acstor import exception, identity, untrusted_json
+from acstor import exception, identity
 from acstor.conf import nova
 
 AGGREGATES_MAX = 10_000
-CONNECT_RETRIES = 2
 
 
 def hosts_of(conf: cfg.ConfigOpts, aggregate: str) -> list[str]:
@@ -22,23 +21,10 @@ def hosts_of(conf: cfg.ConfigOpts, aggregate: str) -> list[str]:
     :raises ConfigurationError: when no credentials are configured.
     :raises UnavailableError: when Keystone or Nova does not answer.
     """
-    from keystoneauth1 import exceptions
-
-    session = identity.open_session(conf)
-    try:
-        adapter = identity.open_adapter(conf, nova.GROUP, session, nova.SERVICE_TYPE)
-        response = adapter.get("/os-aggregates", connect_retries=CONNECT_RETRIES)
-        answer = untrusted_json.load(response.content, "the answer")
-    except (exceptions.Unauthorized, exceptions.Forbidden) as error:
-        raise exception.InvalidError(
-            "Nova does not let this user list host aggregates",
-            hint="give the user of [keystone] the role admin",
-        ) from error
-    except (exceptions.ClientException, ValueError) as error:
-        raise exception.UnavailableError(
-            f"Nova's host aggregates cannot be read: {type(error).__name__}",
-            hint="check [keystone] and [nova], and that Keystone and Nova answer",
-        ) from error
+    adapter = identity.open_adapter(
+        conf, nova.GROUP, identity.open_session(conf), nova.SERVICE_TYPE
+    )
+    answer = identity.ask(adapter, "/os-aggregates", "Nova", "host aggregates")
     return chosen(answer, aggregate)
 
 

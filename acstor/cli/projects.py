@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from acstor import exception, identity, untrusted_json
+from acstor import exception, identity
 from acstor.conf import cinder
 from acstor.repository.subjects import Kind, Subject
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 1000
 PAGES_MAX = 10_000
-CONNECT_RETRIES = 2
 VOLUME_FIELDS = ("os-vol-mig-status-attr:name_id", "os-vol-tenant-attr:tenant_id")
 """Of a volume: the name that drivers know it by where that is not its id; its project."""
 SNAPSHOT_PROJECT = "os-extended-snapshot-attributes:project_id"
@@ -70,31 +69,14 @@ class BlockStorage:
         """
         marker = ""
         for _ in range(PAGES_MAX):
-            page = _page(self._ask(f"/{kind}/detail", marker), kind)
+            path = f"/{kind}/detail?all_tenants=1&limit={PAGE_SIZE}{marker}"
+            answer = identity.ask(self._adapter, path, "Cinder", f"{kind} of all projects")
+            page = _page(answer, kind)
             if not page:  # not a short one: Cinder's osapi_max_limit may be below what is asked for
                 return
             yield from page
             marker = f"&marker={page[-1]['id']}"
         raise exception.UnavailableError(f"Cinder lists more than {PAGES_MAX} pages of {kind}")
-
-    def _ask(self, path: str, marker: str) -> object:
-        from keystoneauth1 import exceptions
-
-        try:
-            response = self._adapter.get(
-                f"{path}?all_tenants=1&limit={PAGE_SIZE}{marker}", connect_retries=CONNECT_RETRIES
-            )
-            return untrusted_json.load(response.content, "the answer")
-        except (exceptions.Unauthorized, exceptions.Forbidden) as error:
-            raise exception.InvalidError(
-                "Cinder does not let this user list the volumes of all projects",
-                hint="give the user of [keystone] the role admin",
-            ) from error
-        except (exceptions.ClientException, ValueError) as error:
-            raise exception.UnavailableError(
-                f"Cinder's volumes cannot be listed: {type(error).__name__}",
-                hint="check [keystone] and [cinder], and that Keystone and Cinder answer",
-            ) from error
 
 
 def _page(answer: object, kind: str) -> list[Mapping[str, Any]]:
