@@ -310,9 +310,13 @@ def _load(objects: base.ObjectStore, digest: str, depth_max: int) -> DiskManifes
     if below is None:
         return PagedManifest(digest, length, read)
     lower = _load(objects, below, depth_max - 1) if depth_max > 1 else None
-    if not isinstance(lower, PagedManifest):
+    return _delta(digest, length, read, lower)
+
+
+def _delta(digest: str, length: int, read: Read, base: DiskManifest | None) -> PagedManifest:
+    if not isinstance(base, PagedManifest):
         raise exception.CorruptError(f"manifest {digest} is a delta of what is no base")
-    return PagedManifest(digest, length, read, lower)
+    return PagedManifest(digest, length, read, base)
 
 
 def base_of(digest: str, front: bytes, length: int) -> str | None:
@@ -359,9 +363,7 @@ def parse_levels(levels: Mapping[str, bytes]) -> DiskManifest:
     (name, content), *rest = reversed(list(levels.items()))
     found = parse_manifest(name, content)
     for name, content in rest:
-        if not isinstance(found, PagedManifest):
-            raise exception.CorruptError(f"manifest {name} is a delta of what is no base")
-        found = PagedManifest(name, len(content), _reader_of(content), found)
+        found = _delta(name, len(content), _reader_of(content), found)
     return found
 
 

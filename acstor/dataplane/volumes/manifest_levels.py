@@ -19,15 +19,14 @@ def fetch(get: Callable[[str], bytes], digest: str) -> dict[str, bytes]:
     from acstor.repository import disk_manifest
 
     found: dict[str, bytes] = {}
-    name = digest
-    for _ in range(disk_manifest.DEPTH_MAX):
+
+    def base_of(name: str) -> str | None:
         found[name] = content = get(name)
-        below = disk_manifest.base_of(name, content[:_FRONT_SIZE], len(content))
-        if below is None:
-            disk_manifest.parse_levels(found).check()
-            return found
-        name = below
-    raise exception.CorruptError(f"manifest {digest} lies on too many others")
+        return disk_manifest.base_of(name, content[:_FRONT_SIZE], len(content))
+
+    _names(digest, base_of)
+    disk_manifest.parse_levels(found).check()
+    return found
 
 
 def names_in(directory: str, digest: str) -> list[str] | None:
@@ -37,20 +36,30 @@ def names_in(directory: str, digest: str) -> list[str] | None:
     """
     from acstor.repository import disk_manifest
 
-    found: list[str] = []
-    name = digest
-    for _ in range(disk_manifest.DEPTH_MAX):
-        try:
-            with open(os.path.join(directory, file_name(name)), "rb") as file:
-                length = os.fstat(file.fileno()).st_size
-                below = disk_manifest.base_of(name, file.read(_FRONT_SIZE), length)
-        except (FileNotFoundError, exception.CorruptError):
-            return None
-        found.append(name)
-        if below is None:
-            return found
-        name = below
-    return None
+    def base_of(name: str) -> str | None:
+        with open(os.path.join(directory, file_name(name)), "rb") as file:
+            length = os.fstat(file.fileno()).st_size
+            return disk_manifest.base_of(name, file.read(_FRONT_SIZE), length)
+
+    try:
+        return _names(digest, base_of)
+    except (FileNotFoundError, exception.CorruptError):
+        return None
+
+
+def _names(digest: str, base_of: Callable[[str], str | None]) -> list[str]:
+    """Return the names of a manifest and those below it, the topmost first.
+
+    :raises CorruptError: when too many lie on top of each other.
+    """
+    from acstor.repository import disk_manifest
+
+    found = [digest]
+    while (below := base_of(found[-1])) is not None:
+        if len(found) == disk_manifest.DEPTH_MAX:
+            raise exception.CorruptError(f"manifest {digest} lies on too many others")
+        found.append(below)
+    return found
 
 
 def file_name(digest: str) -> str:
