@@ -1,6 +1,7 @@
 """Images in manifests and packs of version 2, alone and beside those of version 1."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 import tempfile
@@ -16,6 +17,7 @@ from acstor.repository.chunk_indexes import ChunkIndexes
 from acstor.repository.disk_manifest import PagedManifest, WholeManifest
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.gc.marking import Marker
+from acstor.repository.gc.remembered_packs import MemoryRememberedPacks
 from acstor.repository.images import registration
 from acstor.repository.pack_reader import RECORD_SIZE, read_pack
 from acstor.repository.repository import COMPRESSED_VERSION, INDEX_VERSION, Repository
@@ -455,6 +457,26 @@ def test_volume_is_made_over_a_delta() -> None:
     store = VolumeStore(repository)
     made = store.create_from_manifest(NewVolume(image_id(1), manifest.size_bytes), delta)
     assert made.record.manifest == delta
+
+
+def test_collections_that_remember_a_delta_keep_what_it_lies_on() -> None:
+    origin = memory.MemoryOrigin()
+    repository = open_repository(origin, COMPRESSED_VERSION)
+    delta, *_ = put_golden(origin, "delta", "sparse", "dense")
+    manifest = repository.load_manifest(delta)
+    needed = set(manifest.references().values())
+    for key in needed:
+        repository.origin.put_if_absent(key, [b"a pack"])
+    VolumeStore(repository).create_from_manifest(NewVolume(image_id(1), manifest.size_bytes), delta)
+    known = MemoryRememberedPacks()
+    reads = []
+    for day in range(4):
+        collector = Collector(
+            repository, "host", 0.0, functools.partial(float, day), remembered=known
+        )
+        reads.append(collector.collect().manifests_read)
+    assert reads == [1, 0, 0, 0]
+    assert needed <= set(repository.origin.list())
 
 
 def test_delta_without_its_base_is_not_there() -> None:
