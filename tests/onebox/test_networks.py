@@ -93,6 +93,6 @@ def test_servers_get_addresses_and_reach_each_other_as_their_group_says(
     wait_for("the rule lets in", lambda: asking.reaches(addresses[1]), TIMEOUT)
     servers[1][1].listen()
     asking.send(addresses[1], WORD)
-    assert servers[1][1].received() == WORD
+    wait_for("what was sent is there", lambda: servers[1][1].received() == WORD, TIMEOUT)
     api.delete_security_group_rule(rule["id"])
     wait_for("nothing is let in again", lambda: not asking.reaches(addresses[1]), TIMEOUT)
