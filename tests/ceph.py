@@ -11,7 +11,7 @@ import pytest
 from acstor.origin.rados import binding
 from testbed.fixtures.ceph import CephNode, ceph_node
 
-POOL, ERASURE_POOL = "acstor", "acstor-stripes"
+POOL, ERASURE_POOL, REF_POOL = "acstor", "acstor-stripes", "acstor-refs"
 OSD_BYTES = 4 << 30
 OSDS_ERASURE = 3
 """OSDs that an erasure-coded pool of two and one needs; runs that are not extended have one."""
@@ -29,6 +29,7 @@ def ceph(request: pytest.FixtureRequest) -> Iterator[CephNode]:
         ) as node,
     ):
         node.make_pool(POOL)
+        node.make_pool(REF_POOL)
         if is_extended:
             profile = ["k=2", "m=1", "crush-failure-domain=osd"]
             node.run("ceph", "osd", "erasure-code-profile", "set", "two-and-one", *profile)

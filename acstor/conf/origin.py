@@ -15,7 +15,8 @@ OPTIONS = [
             "https://host/path is a web server to read from; its query names files with "
             "credentials: ca_cert, cert_cert, cert_key, token_file. "
             "rados://CLIENT@POOL is a replicated pool of Ceph; behind a ? may follow stripe_pool "
-            "(for the bytes of large objects; it may be erasure-coded), conf (path of ceph.conf), "
+            "(for the bytes of large objects; it may be erasure-coded), ref_pool (a replicated "
+            "pool for the refs; POOL may then be erasure-coded, too), conf (path of ceph.conf), "
             "namespace (default acstor), role=host (on hosts with a key of their own) and timeout "
             "(of each operation, seconds; default 10), joined by &."
         ),

@@ -1,10 +1,13 @@
-"""The binding of librados, or what stands in its place, with operations that time out on purpose.
+"""The binding of librados, or what stands in its place, with operations that fail on purpose.
 
-What times out may have taken effect: the answer alone is lost. Or it has not.
+What times out may have taken effect: the answer alone is lost. Or it has not. Reads fail by the
+name of what is read, or are not answered until a test says so.
 """
 
 import enum
 import errno
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from acstor.origin.rados.binding import Binding
@@ -17,6 +20,17 @@ class Loss(enum.Enum):
     """It takes effect, and times out."""
     REQUEST = enum.auto()
     """It times out, and takes no effect."""
+
+
+class ReadFault(enum.Enum):
+    """Fault of a read."""
+
+    ERROR = errno.EIO
+    """It fails at once."""
+    TIME_OUT = errno.ETIMEDOUT
+    """It fails at once, as one does that was not answered."""
+    SILENCE = 0
+    """It has no answer before :meth:`FaultyRados.answer`."""
 
 
 CHANGING = frozenset({"write_full", "remove_object", "operate_write_op"})
@@ -34,6 +48,15 @@ class FaultyRados:
         self.loss: Loss | None = None
         self.losing_call = 0
         self.calls = 0
+        self.read_faults: dict[str, ReadFault] = {}
+        """By a part of the name of what is read."""
+        self.reads: list[str] = []
+        """Names of what was read asynchronously, in order."""
+        self.is_notifying_silent = False
+        """True while nobody is told of a notification, and none is over."""
+        self.notifications = 0
+        self._silent: list[Callable[[], object]] = []
+        self._lock = threading.Lock()
 
     def lose(self, loss: Loss, call: int) -> None:
         """Lose the ``call``-th changing operation from here on, counted from 1."""
@@ -48,6 +71,28 @@ class FaultyRados:
     def has_lost(self) -> bool:
         """True if the operation to be lost was."""
         return self.loss is not None and self.calls >= self.losing_call
+
+    def note_read(self, name: str, answer: Callable[[], object]) -> ReadFault | None:
+        """Note a read; return what goes wrong with it, and keep its answer if it is silence."""
+        found = (fault for part, fault in self.read_faults.items() if part in name)
+        fault = next(found, None)
+        with self._lock:
+            self.reads.append(name)
+            if fault is ReadFault.SILENCE:
+                self._silent.append(answer)
+        return fault
+
+    @property
+    def silent_count(self) -> int:
+        """Number of reads without an answer."""
+        return len(self._silent)
+
+    def answer(self) -> None:
+        """Answer all reads that were asked for until now."""
+        with self._lock:
+            silent, self._silent = self._silent, []
+        for one in silent:
+            one()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -99,6 +144,35 @@ class _Context:
         loss = self._faulty.next_loss()
         completion = None if loss is Loss.REQUEST else self._inner.aio_write_full(name, content)
         return completion if loss is None else _LostCompletion(completion)
+
+    def aio_read(self, name: str, length: int, offset: int, done: Callable[..., None]) -> Any:
+        """Hand bytes of an object over, at once, later or never."""
+
+        def answer() -> Any:
+            return self._inner.aio_read(name, length, offset, done)
+
+        fault = self._faulty.note_read(name, answer)
+        if fault is None:
+            return answer()
+        completion = _FailedCompletion(fault)
+        if fault is not ReadFault.SILENCE:
+            done(completion, None)
+        return completion
+
+    def aio_notify(self, *arguments: Any) -> Any:
+        """Tell all who watch an object, or nobody."""
+        self._faulty.notifications += 1
+        silent = _FailedCompletion(ReadFault.SILENCE)
+        return silent if self._faulty.is_notifying_silent else self._inner.aio_notify(*arguments)
+
+
+class _FailedCompletion:
+    def __init__(self, fault: ReadFault) -> None:
+        self._fault = fault
+
+    def get_return_value(self) -> int:
+        """Return the number of the error."""
+        return -self._fault.value
 
 
 class _LostCompletion:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from acstor.origin.rados import pools
 from acstor.origin.rados.binding import Binding
 from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.listing import Listed
@@ -86,6 +87,13 @@ class MemoryRados:
         """Of pools, bytes."""
         self.command_error = 0
         """Number of the error of commands to monitors."""
+        self.erasure_coded: frozenset[str] = frozenset()
+        """Pools of that kind; all others are replicated."""
+        self.tags: dict[str, dict[str, object]] = {}
+        """Applications by pool; nobody else has tagged one."""
+        self.watches: list[Watch] = []
+        self.watch_error: Error | None = None
+        """Raised by who begins to watch."""
 
     def Rados(self, conffile: str, rados_id: str) -> "Handle":  # noqa: N802 - as the binding has it
         """Make a connection."""
@@ -105,6 +113,25 @@ class MemoryRados:
         stored = sum(len(content) for place, content in self.stored.items() if place[0] == pool)
         found = {"stored": stored, "max_avail": self.free_bytes}
         return found | {"quota_bytes": self.quotas.get(pool, 0)} if is_detailed else found
+
+    def listed_pools(self) -> list[dict[str, object]]:
+        """Return what monitors tell of all pools: of those with something in them, or a kind."""
+        names = {place[0] for place in self.stored} | self.erasure_coded | self.tags.keys()
+        return [
+            {
+                "pool_name": name,
+                "type": 3 if name in self.erasure_coded else 1,
+                "application_metadata": self.tags.get(name, {}),
+            }
+            for name in sorted(names)
+        ]
+
+    def break_watches(self) -> None:
+        """End all watches, and tell who watches, as OSDs do who have not heard of it for long."""
+        with self.lock:
+            broken, self.watches = self.watches, []
+        for one in broken:
+            one.tell_break(one.number, -errno.ENOTCONN)
 
     def names(self, namespace_part: str) -> list[str]:
         """Return the names of what is stored in namespaces with that part."""
@@ -153,17 +180,19 @@ class Handle:
         return {"kb": 1 << 30, "kb_avail": 1 << 29, "kb_used": 1 << 28}
 
     def mon_command(self, command: str, given: bytes) -> tuple[int, bytes, str]:
-        """Answer ``ceph df detail``, the one command that there is."""
+        """Answer ``ceph df detail`` and ``ceph osd pool ls detail``; there are no others."""
         if self._cluster.command_error:
             return -self._cluster.command_error, b"", "no answer"
         asked = json.loads(command)
+        if asked == json.loads(pools.LIST_COMMAND):
+            return 0, json.dumps(self._cluster.listed_pools()).encode(), ""
         if asked.get("prefix") != "df" or asked.get("format") != "json":
             return -errno.EINVAL, b"", "no such command"
-        pools = [
+        figures = [
             {"name": name, "stats": self._cluster.room_of(name, is_detailed="detail" in asked)}
             for name in sorted({place[0] for place in self._cluster.stored})
         ]
-        return 0, json.dumps({"pools": pools}).encode(), ""
+        return 0, json.dumps({"pools": figures}).encode(), ""
 
 
 class Completion:
@@ -178,6 +207,29 @@ class Completion:
     def get_return_value(self) -> int:
         """Return the number of bytes, or the negative number of an error."""
         return self._value
+
+
+class Watch:
+    """Watch of an object."""
+
+    def __init__(
+        self,
+        cluster: MemoryRados,
+        place: Place,
+        tell: Callable[[int, int, int, bytes | None], str | None],
+        tell_break: Callable[[int, int], None],
+    ) -> None:
+        self.place = place
+        self.tell = tell
+        self.tell_break = tell_break
+        self.number = id(self)
+        self._cluster = cluster
+
+    def close(self) -> None:
+        """Watch no longer; what is broken may be closed, too."""
+        with self._cluster.lock:
+            if self in self._cluster.watches:
+                self._cluster.watches.remove(self)
 
 
 class WriteOperation:
@@ -290,14 +342,43 @@ class Context:
     def aio_read(
         self, name: str, length: int, offset: int, done: Callable[[Any, bytes | None], None]
     ) -> Completion:
-        """Hand bytes of an object over."""
+        """Hand bytes of an object over; where there are none, memory that nobody has written to."""
         try:
             content = self.read(name, length, offset)
-        except ObjectNotFound:
-            done(None, None)
-            return Completion(-errno.ENOENT)
-        completion = Completion(len(content))
-        done(completion, content)
+        except Error as error:
+            completion = Completion(-error.errno)
+            done(completion, None)
+        else:
+            completion = Completion(len(content))
+            done(completion, content or b"?" * length)
+        return completion
+
+    def watch(
+        self,
+        name: str,
+        callback: Callable[[int, int, int, bytes | None], str | None],
+        error_callback: Callable[[int, int], None],
+    ) -> Watch:
+        """Be told of notifications of an object."""
+        if self._cluster.watch_error is not None:
+            raise self._cluster.watch_error
+        with self._cluster.lock:
+            self._present(name)
+            made = Watch(self._cluster, self._place(name), callback, error_callback)
+            self._cluster.watches.append(made)
+        return made
+
+    def aio_notify(
+        self, name: str, done: Callable[..., None], message: str, timeout_ms: int
+    ) -> Completion:
+        """Tell all who watch an object."""
+        with self._cluster.lock:
+            is_there = self._place(name) in self._cluster.stored
+            told = [one for one in self._cluster.watches if one.place == self._place(name)]
+        completion = Completion(0 if is_there else -errno.ENOENT)
+        for one in told:
+            one.tell(1, 1, one.number, message.encode() or None)
+        done(completion, completion.get_return_value(), [], [])
         return completion
 
     def _place(self, name: str) -> Place:

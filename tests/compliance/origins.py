@@ -17,7 +17,7 @@ from acstor.origin.rados.origin import RadosOrigin
 from testbed import origin_server
 from testbed.doubles.memory_rados import MemoryRados
 from testbed.fixtures.ceph import CephNode
-from tests.ceph import ERASURE_POOL, POOL
+from tests.ceph import ERASURE_POOL, POOL, REF_POOL
 
 RADOS_SECONDS = 120.0
 """Deadline of a call to Ceph, which only a failing test reaches, however busy the machine is."""
@@ -73,6 +73,9 @@ ORIGINS: dict[str, Factory] = {
     "http over memory": lambda path: ServedOrigin(memory.MemoryOrigin()),
     "http over posix": lambda path: ServedOrigin(posix.PosixOrigin(str(path))),
     "rados over memory": lambda path: RadosOrigin("acstor", binding=MemoryRados().binding),
+    "rados over memory, refs in their pool": lambda path: RadosOrigin(
+        "acstor", ref_pool="acstor-refs", binding=MemoryRados().binding
+    ),
     "rados over memory, of a host": lambda path: RadosOrigin(
         "acstor", is_host=True, binding=MemoryRados().binding
     ),
@@ -117,7 +120,8 @@ def factory_of(name: str, request: pytest.FixtureRequest) -> Factory:
     if name in ORIGINS:
         return ORIGINS[name]
     node: CephNode = request.getfixturevalue("ceph")
-    return lambda path: rados_origin(node, RADOS[name])
+    pools = RADOS[name]
+    return lambda path: rados_origin(node, pools.stripes, pool=pools.heads, ref_pool=pools.refs)
 
 
 def rados_origin(
@@ -127,11 +131,14 @@ def rados_origin(
     *,
     client: str = "admin",
     namespace: str | None = None,
+    pool: str = POOL,
+    ref_pool: str | None = None,
 ) -> RadosOrigin:
     """Return an origin, in namespaces of its own if none is named."""
     return RadosOrigin(
-        POOL,
+        pool,
         stripe_pool=stripe_pool,
+        ref_pool=ref_pool,
         conf=str(node.configuration),
         client=client,
         namespace=namespace or uuid.uuid4().hex,
@@ -154,12 +161,28 @@ def shared(name: str, path: pathlib.Path, request: pytest.FixtureRequest) -> Ite
             yield Shared(origin, origin)
 
 
-RADOS: dict[str, str] = {"rados": POOL, "rados, erasure-coded": ERASURE_POOL}
-"""Names of origins in Ceph, with the pool of their stripes."""
+@dataclasses.dataclass(frozen=True)
+class Pools:
+    """Pools of an origin in Ceph."""
+
+    heads: str = POOL
+    stripes: str = POOL
+    refs: str = POOL
+
+
+RADOS = {
+    "rados": Pools(),
+    "rados, refs in their pool": Pools(refs=REF_POOL),
+    "rados, erasure-coded": Pools(stripes=ERASURE_POOL),
+    "rados, all but the refs erasure-coded": Pools(ERASURE_POOL, ERASURE_POOL, REF_POOL),
+}
+"""Names of origins in Ceph."""
 READ_ONLY = "http, read only"
 ALL = [
     *sorted(ORIGINS),
     "rados",
+    "rados, refs in their pool",
     pytest.param("rados, erasure-coded", marks=pytest.mark.extended),
+    pytest.param("rados, all but the refs erasure-coded", marks=pytest.mark.extended),
 ]
 SHARED = [*ALL, READ_ONLY]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.rados.objects import RadosObjects
+from acstor.origin.rados.reading import Reading
 
 OF_THE_WRITER = frozenset({"packs", "manifests"})
 """First parts of the keys that both store: content addresses, so two of a name are the same."""
@@ -46,20 +47,30 @@ class ClassedObjects(base.ObjectStore):
 
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
         """Read from an object into ``buffer``."""
-        if key in self._found_at_hosts:
+        return self.controllers.rounds.read(self._reading(base.ReadRange(key, offset, buffer)))
+
+    def read_many(
+        self, ranges: Sequence[base.ReadRange], deadline_seconds: float | None = None
+    ) -> Sequence[exception.AcstorError | None]:
+        """Fill the buffers of several ranges, all at once."""
+        readings = [*map(self._reading, ranges)]
+        return self.controllers.rounds.read_many(ranges, readings, deadline_seconds)
+
+    def _reading(self, one: base.ReadRange) -> Reading:
+        if one.key in self._found_at_hosts:
             try:
-                return self.hosts.readinto(key, offset, buffer)
+                return (yield from self.hosts.reading(one))
             except exception.NotFoundError:
-                self._found_at_hosts.pop(key, None)
-        *others, last = self._classes(key)
+                self._found_at_hosts.pop(one.key, None)
+        *others, last = self._classes(one.key)
         for store in others:
             try:
-                return store.readinto(key, offset, buffer)
+                return (yield from store.reading(one))
             except exception.NotFoundError:
                 continue
-        count = last.readinto(key, offset, buffer)
+        count = yield from last.reading(one)
         if others:
-            self._remember(key)
+            self._remember(one.key)
         return count
 
     def size(self, key: str) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from acstor import exception, untrusted_json
+from acstor.origin.rados import pools
 from acstor.origin.rados.binding import Binding, distributed
 from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.listing import Listed, ListingError
@@ -36,11 +37,19 @@ class Cluster:
     """Connects at the first use; all calls end with the deadline.
 
     :param binding: of librados; None: the distribution's.
+    :param used: pools that are checked at each connecting.
     """
 
-    def __init__(self, connection: Connection, binding: Binding | None = None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        binding: Binding | None = None,
+        used: pools.UsedPools | None = None,
+    ) -> None:
         """Keep the cluster and the client to connect as."""
         self._connection = connection
+        self._used = used
+        self.timeout_seconds = connection.timeout_seconds
         binding = binding or distributed()
         self.rados = binding.rados
         self._lister = binding.lister(connection)
@@ -129,6 +138,7 @@ class Cluster:
             for option, value in connection.options.items():
                 handle.conf_set(option, value)
             handle.connect()
+            self._check_pools(handle)
         except BaseException as error:
             handle.shutdown()
             if getattr(error, "errno", 0) == errno.EPERM:
@@ -138,6 +148,18 @@ class Cluster:
                 ) from error
             raise
         return handle
+
+    def _check_pools(self, handle: Any) -> None:
+        if self._used is None:
+            return
+        what = "asking for the kinds of pools"
+        with self.map_errors(what):
+            code, answer, _ = handle.mon_command(pools.LIST_COMMAND, b"")
+        if code in (-errno.EPERM, -errno.EACCES):
+            return  # a client with fewer capabilities than the page on Ceph names
+        if code < 0:
+            raise _mapped(-code, f"{what}: {os.strerror(-code)}")
+        self._used.check(pools.parse(answer))
 
     @contextlib.contextmanager
     def _refusing_absent(self, what: str, hint: str) -> Iterator[None]:
@@ -185,6 +207,10 @@ class Cluster:
                 hint = _ABSENT_HINT.format(self._connection.conf) + f", and pool {pool}"
                 raise exception.InvalidError(text, hint=hint) from error
             raise _mapped(error.code, text) from error
+
+    def error(self, code: int, what: str) -> exception.AcstorError:
+        """Return what an error's number means, positive, other than those of one object's state."""
+        return _mapped(code, f"{what}: {os.strerror(code)}")
 
     def completed(self, completion: Any, what: str) -> int:
         """Wait for an asynchronous call; return what it returned, 0 or more."""

@@ -12,11 +12,12 @@ stripes, so that a writer who wakes then fails. Stripes are removed by nobody el
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from acstor import exception
 from acstor.origin import base, keys
+from acstor.origin.rados.batch import Outcome, Piece
 from acstor.origin.rados.cluster import (
     ALL_NAMESPACES,
     AbsentError,
@@ -25,6 +26,7 @@ from acstor.origin.rados.cluster import (
     MismatchError,
 )
 from acstor.origin.rados.head import HEAD_BYTES, STRIPES_MAX, Head, Kind
+from acstor.origin.rados.reading import Reading, Rounds, contents, flat
 from acstor.origin.rados.stripes import Stripes
 
 LOG = logging.getLogger(__name__)
@@ -43,13 +45,17 @@ class RadosObjects(base.ObjectStore):
     """The objects of one class in one repository.
 
     :param cluster: where they are.
-    :param pool: of heads and small objects, replicated.
+    :param pool: of heads and small objects.
     :param stripe_pool: of stripes; it may be erasure-coded.
     :param prefix: of the namespaces.
+    :param rounds: reads from the cluster.
     """
 
-    def __init__(self, cluster: Cluster, pool: str, stripe_pool: str, prefix: str) -> None:
+    def __init__(
+        self, cluster: Cluster, pool: str, stripe_pool: str, prefix: str, rounds: Rounds
+    ) -> None:
         """Use the objects in the pools."""
+        self.rounds = rounds
         self._cluster = cluster
         self._pool = pool
         self._stripe_pool = stripe_pool
@@ -109,40 +115,67 @@ class RadosObjects(base.ObjectStore):
 
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
         """Read from an object into ``buffer``."""
-        keys.validate_key(key)
-        if offset < 0:
-            raise exception.InvalidError(f"offset {offset} is negative")
+        return self.rounds.read(self.reading(base.ReadRange(key, offset, buffer)))
+
+    def read_many(
+        self, ranges: Sequence[base.ReadRange], deadline_seconds: float | None = None
+    ) -> Sequence[exception.AcstorError | None]:
+        """Fill the buffers of several ranges, all at once."""
+        return self.rounds.read_many(ranges, [*map(self.reading, ranges)], deadline_seconds)
+
+    def reading(self, one: base.ReadRange) -> Reading:
+        """Fill the buffer of a range, as far as the object reaches.
+
+        :raises NotFoundError: when there is no such object.
+        """
+        key, buffer = keys.validate_key(one.key), flat(one.buffer)
+        if one.offset < 0:
+            raise exception.InvalidError(f"offset {one.offset} is negative")
         known = self._heads.get(key)
         if known is not None:
             with contextlib.suppress(AbsentError):
-                return self._stripes(key).read(key, known, offset, buffer)
+                return (yield from self._stripes(key).reading(key, known, one.offset, buffer))
             self._heads.pop(key, None)
-        first = HEAD_BYTES + offset + len(buffer)
-        stored = self._stored(key, first if first <= SMALL_READ_BYTES else HEAD_BYTES)
+        first = HEAD_BYTES + one.offset + len(buffer)
+        size = first if first <= SMALL_READ_BYTES else HEAD_BYTES
+        stored = yield from self._reading_stored(key, size)
         head = Head.parse(stored, key)
         if not head.is_there:
             raise _absent(key)
         if head.kind is Kind.WHOLE:
-            return self._read_whole(key, head, stored, offset, buffer)
+            return (yield from self._reading_whole(key, head, stored, one.offset, buffer))
+        return (yield from self._reading_striped(key, head, one.offset, buffer))
+
+    def _reading_striped(self, key: str, head: Head, offset: int, buffer: memoryview) -> Reading:
         try:
-            count = self._stripes(key).read(key, head, offset, buffer)
+            count = yield from self._stripes(key).reading(key, head, offset, buffer)
         except AbsentError:
-            present = self._head(key)
-            if present is None or not present.is_there:
+            present = Head.parse((yield from self._reading_stored(key, HEAD_BYTES)), key)
+            if not present.is_there:
                 raise _absent(key) from None
             raise exception.CorruptError(f"a stripe of {key} is missing") from None
         self._remember(key, head)
         return count
 
-    def _read_whole(
+    def _reading_whole(
         self, key: str, head: Head, stored: bytes, offset: int, buffer: memoryview
-    ) -> int:
+    ) -> Reading:
         size = min(len(buffer), max(0, head.size - offset))
         content: bytes | memoryview = memoryview(stored)[HEAD_BYTES + offset :][:size]
         if len(content) < size:
-            content = self._stored(key, size, HEAD_BYTES + offset)
+            content = yield from self._reading_stored(key, size, HEAD_BYTES + offset)
         buffer[: len(content)] = content
         return len(content)
+
+    def _reading_stored(
+        self, key: str, size: int, offset: int = 0
+    ) -> Generator[Sequence[Piece], Sequence[Outcome], bytes]:
+        answers = yield [Piece(self._context(key), key, offset, size)]
+        try:
+            (stored,) = contents(answers)
+        except AbsentError:
+            raise _absent(key) from None
+        return stored
 
     def size(self, key: str) -> int:
         """Return the size of an object in bytes."""

@@ -5,11 +5,14 @@ import urllib.parse
 
 from acstor import exception
 from acstor.origin.pair import OriginPair
+from acstor.origin.rados.batch import Batches
 from acstor.origin.rados.binding import Binding
 from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.cluster import Cluster
 from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.objects import RadosObjects
+from acstor.origin.rados.pools import UsedPools
+from acstor.origin.rados.reading import Rounds
 from acstor.origin.rados.refs import RadosRefs
 
 CLIENT_DEFAULT = "acstor"
@@ -23,14 +26,15 @@ _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 HOSTS = "host"
 """Part of the names of the namespaces that hosts write objects to, and the role of hosts."""
 CONTROLLER = "controller"
-_OPTIONS = frozenset({"stripe_pool", "conf", "namespace", "role", "timeout"})
+_OPTIONS = frozenset({"stripe_pool", "ref_pool", "conf", "namespace", "role", "timeout"})
 
 
 class RadosOrigin(OriginPair):
     """Objects and refs in the pools of one Ceph cluster.
 
-    :param pool: of refs, heads and small objects, replicated.
-    :param stripe_pool: of the bytes of large objects; it may be erasure-coded. None: the same.
+    :param pool: of heads and small objects.
+    :param stripe_pool: of the bytes of large objects. None: the same.
+    :param ref_pool: of the refs, replicated. None: the first. All others may be erasure-coded.
     :param conf: path of ceph.conf.
     :param client: name of the client without ``client.``; its key is where ceph.conf says.
     :param namespace: first part of all namespaces: what tells repositories in one pool apart.
@@ -44,6 +48,7 @@ class RadosOrigin(OriginPair):
         pool: str,
         *,
         stripe_pool: str | None = None,
+        ref_pool: str | None = None,
         conf: str = CONF_DEFAULT,
         client: str = CLIENT_DEFAULT,
         namespace: str = NAMESPACE_DEFAULT,
@@ -52,22 +57,29 @@ class RadosOrigin(OriginPair):
         binding: Binding | None = None,
     ) -> None:
         """Name the pools; the cluster is connected to at the first call."""
-        cluster = Cluster(Connection(conf, client, timeout_seconds), binding)
+        used = UsedPools(ref_pool or pool, frozenset({pool, stripe_pool or pool}))
+        cluster = Cluster(Connection(conf, client, timeout_seconds), binding, used)
+        rounds = Rounds(Batches(cluster, timeout_seconds))
         of_controllers, of_hosts = (
-            RadosObjects(cluster, pool, stripe_pool or pool, prefix)
+            RadosObjects(cluster, pool, stripe_pool or pool, prefix, rounds)
             for prefix in (f"{namespace}.", f"{namespace}.{HOSTS}.")
         )
         super().__init__(
             ClassedObjects(of_controllers, of_hosts, is_host=is_host),
-            RadosRefs(cluster, pool, f"{namespace}."),
+            RadosRefs(cluster, used.refs, f"{namespace}."),
         )
+
+    def close(self) -> None:
+        """Close the refs at first: their doorbell ends over the connection of both."""
+        self.refs.close()
+        super().close()
 
     @classmethod
     def from_url(cls, url: urllib.parse.SplitResult) -> "RadosOrigin":
         """Open ``rados://[CLIENT@]POOL``.
 
-        Behind a ``?`` may follow ``stripe_pool=POOL``, ``conf=PATH``, ``namespace=NAME``,
-        ``role=host`` and ``timeout=SECONDS``, joined by ``&``.
+        Behind a ``?`` may follow ``stripe_pool=POOL``, ``ref_pool=POOL``, ``conf=PATH``,
+        ``namespace=NAME``, ``role=host`` and ``timeout=SECONDS``, joined by ``&``.
 
         :raises InvalidError: when the URL is none.
         """
@@ -86,6 +98,7 @@ class RadosOrigin(OriginPair):
         return cls(
             urllib.parse.unquote(pool),
             stripe_pool=options.get("stripe_pool"),
+            ref_pool=options.get("ref_pool"),
             conf=options.get("conf", CONF_DEFAULT),
             client=urllib.parse.unquote(client) or CLIENT_DEFAULT,
             namespace=_namespace(options.get("namespace")),

@@ -1,15 +1,16 @@
 """Stripes of large objects: RADOS objects of 4 MiB, so that all OSDs share in a read."""
 
 import collections
-from collections.abc import Sequence
 from typing import Any
 
 from acstor import exception
+from acstor.origin.rados.batch import Piece
 from acstor.origin.rados.cluster import AbsentError, Cluster
 from acstor.origin.rados.head import Head
+from acstor.origin.rados.reading import Reading, contents
 
 IN_FLIGHT_MAX = 8
-"""Stripes that one call writes or reads at once: more would keep others waiting."""
+"""Stripes that one object is written or read by at once: more would keep others waiting."""
 
 
 class Stripes:
@@ -39,54 +40,25 @@ class Stripes:
             while pending:
                 self._cluster.completed(pending.popleft(), what)
 
-    def read(self, key: str, head: Head, offset: int, buffer: memoryview) -> int:
-        """Read into ``buffer``, all stripes at once; return the number of bytes.
+    def reading(self, key: str, head: Head, offset: int, buffer: memoryview) -> Reading:
+        """Fill ``buffer``, several stripes at once; return the number of bytes.
 
         :raises AbsentError: when a stripe is not there (any more).
         """
-        size = min(len(buffer), max(0, head.size - offset))
-        pieces = _pieces(head, offset, size)
-        found: dict[int, bytes] = {}
+        pieces = _pieces(head, offset, min(len(buffer), max(0, head.size - offset)))
         done = 0
-        for group in (
-            pieces[first : first + IN_FLIGHT_MAX] for first in range(0, len(pieces), IN_FLIGHT_MAX)
-        ):
-            found = self._read_group(key, head, group)
-            for number, _, length in group:
-                if len(found[number]) != length:
+        for first in range(0, len(pieces), IN_FLIGHT_MAX):
+            group = pieces[first : first + IN_FLIGHT_MAX]
+            answers = yield [
+                Piece(self._context, _name(key, head, number), start, length)
+                for number, start, length in group
+            ]
+            for (number, _, length), content in zip(group, contents(answers), strict=True):
+                if len(content) != length:
                     raise exception.CorruptError(f"stripe {number} of {key} is cut off")
-                buffer[done : done + length] = found[number]
+                buffer[done : done + length] = content
                 done += length
         return done
-
-    def _read_group(
-        self, key: str, head: Head, group: Sequence[tuple[int, int, int]]
-    ) -> dict[int, bytes]:
-        what = f"reading {key}"
-        found: dict[int, bytes] = {}
-        if len(group) == 1:
-            number, start, length = group[0]
-            with self._cluster.map_errors(what):
-                return {number: self._context.read(_name(key, head, number), length, start)}
-        completions = []
-        with self._cluster.map_errors(what):
-            for number, start, length in group:
-
-                def note(_: Any, content: bytes | None, number: int = number) -> None:
-                    found[number] = content or b""
-
-                completions.append(
-                    self._context.aio_read(_name(key, head, number), length, start, note)
-                )
-        errors = []
-        for completion in completions:
-            try:
-                self._cluster.completed(completion, what)
-            except (AbsentError, exception.AcstorError) as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
-        return found
 
     def remove(self, key: str, head: Head) -> None:
         """Remove all stripes of an object, where they are there."""
