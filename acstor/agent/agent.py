@@ -163,6 +163,10 @@ class Agent:
         if generation > self._generation:
             self._loop.reconcile_soon(within=self._spread())
 
+    def hear_doorbell(self) -> None:
+        """Reconcile soon, for somebody changed what is registered; from any thread."""
+        self._loop.reconcile_soon(within=self._spread())
+
     def hear_decision(self, concerns_all: bool) -> None:
         """Reconcile if there is anything to do about a new decision; from any thread.
 
@@ -336,6 +340,9 @@ class Agent:
         if self._followers is None:
             repository = open_repository(self._open_origin)
             origin = repository.origin
+            doorbell = origin.doorbell()
+            if doorbell is not None:
+                doorbell.listen(self.hear_doorbell)
             records = self._make_records(repository)
             reference = RingReference(origin, self._clock)
             usage = UsagePublisher(

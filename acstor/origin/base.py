@@ -31,6 +31,7 @@ from collections.abc import Iterator, Sequence
 
 from acstor import exception
 from acstor.origin import keys
+from acstor.origin.doorbell import Doorbell
 
 Buffer = bytes | bytearray | memoryview
 """Content to be written: any contiguous run of bytes."""
@@ -309,6 +310,13 @@ class RefStore(Store, abc.ABC):
         :param is_beginning: more has to be written before there is more space.
         """
         return contextlib.nullcontext()
+
+    def doorbell(self) -> Doorbell | None:
+        """Return what followers of refs are woken by, always the same one.
+
+        None where there is none: they look now and then.
+        """
+        return None
 
     @property
     def needs_locks(self) -> bool:

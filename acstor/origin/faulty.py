@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import enum
+import functools
 import random
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import TypeVar
 
 from acstor import exception
 from acstor.origin import base
+from acstor.origin.doorbell import Doorbell
 
 Answer = TypeVar("Answer")
 
@@ -27,6 +29,7 @@ class Operation(enum.StrEnum):
     GET_REF = "get_ref"
     SWAP_REF = "swap_ref"
     LIST_REFS = "list_refs"
+    RING = "ring"
 
 
 class Effect(enum.StrEnum):
@@ -85,6 +88,7 @@ class FaultyOrigin(base.Origin):
         self.calls: Counter[Operation] = Counter()
         self.hits: Counter[Effect] = Counter()
         self.room: base.Space | None = None
+        self._doorbell: Doorbell | None = None
 
     def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
         """Store an object."""
@@ -182,6 +186,13 @@ class FaultyOrigin(base.Origin):
         """Return the inner origin's context."""
         return self._inner.freeing(is_beginning=is_beginning)
 
+    def doorbell(self) -> Doorbell | None:
+        """Return the inner origin's doorbell, some rings of which are lost."""
+        inner = self._inner.doorbell()
+        if self._doorbell is None and inner is not None:
+            self._doorbell = _FaultyDoorbell(inner, functools.partial(self._before, Operation.RING))
+        return self._doorbell
+
     @property
     def needs_locks(self) -> bool:
         """As the wrapped origin."""
@@ -226,3 +237,28 @@ class FaultyOrigin(base.Origin):
         if fault and fault.effect is Effect.LOST_ANSWER:
             raise fault.error(f"the answer about {name} was lost on purpose")
         return answer
+
+
+class _FaultyDoorbell(Doorbell):
+    """Loses rings.
+
+    :param before: raises for those that are lost.
+    """
+
+    def __init__(self, inner: Doorbell, before: Callable[[str], object]) -> None:
+        self._inner = inner
+        self._before = before
+
+    def ring(self) -> None:
+        """Have everybody who listens look, or nobody."""
+        with contextlib.suppress(exception.AcstorError):
+            self._before("the doorbell")
+            self._inner.ring()
+
+    def listen(self, heard: Callable[[], object]) -> None:
+        """Listen from now on."""
+        self._inner.listen(heard)
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._inner.close()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from acstor import exception
 from acstor.origin import base, keys
+from acstor.origin.doorbell import MemoryDoorbell
 
 
 class MemoryOrigin(base.Origin):
@@ -18,6 +19,7 @@ class MemoryOrigin(base.Origin):
         self._objects: dict[str, bytes] = {}
         self._refs: dict[str, base.Ref] = {}
         self._tokens = itertools.count(1)
+        self._doorbell = MemoryDoorbell()
 
     @classmethod
     def from_url(cls, url: urllib.parse.SplitResult) -> "MemoryOrigin":
@@ -94,6 +96,10 @@ class MemoryOrigin(base.Origin):
         with self._lock:
             found = [name for name in self._refs if name.startswith(prefix)]
         yield from found
+
+    def doorbell(self) -> MemoryDoorbell:
+        """Return what followers in this process are woken by."""
+        return self._doorbell
 
     def _content(self, key: str) -> bytes:
         keys.validate_key(key)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from acstor import exception
 from acstor.origin import base
+from acstor.origin.doorbell import Doorbell
 
 
 class OriginPair(base.Origin):
@@ -80,6 +81,10 @@ class OriginPair(base.Origin):
     def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
         """Return the context of the refs' store."""
         return self.refs.freeing(is_beginning=is_beginning)
+
+    def doorbell(self) -> Doorbell | None:
+        """Return the doorbell of the refs' store."""
+        return self.refs.doorbell()
 
     @property
     def needs_locks(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from acstor import exception
 from acstor.origin import base
+from acstor.origin.doorbell import Doorbell
 
 WAIT_SECONDS_INITIAL = 0.05
 """Bound of the wait after the first failure; it doubles with each further one."""
@@ -166,6 +167,10 @@ class RetryingOrigin(base.Origin):
     def freeing(self, *, is_beginning: bool = False) -> contextlib.AbstractContextManager[None]:
         """Return the inner origin's context."""
         return self.inner.freeing(is_beginning=is_beginning)
+
+    def doorbell(self) -> Doorbell | None:
+        """Return the inner origin's doorbell, which tries again by itself."""
+        return self.inner.doorbell()
 
     @property
     def needs_locks(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from acstor import exception, native
 from acstor.origin import base
+from acstor.origin.doorbell import Doorbell
 from acstor.repository.source.base import Extent, ImageSource
 
 Answer = TypeVar("Answer")
@@ -133,6 +134,10 @@ class NativeThreadOrigin(base.Origin):
     def list_refs(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of the refs in the folder ``prefix``; as ``list``."""
         yield from self._run(lambda: list(self._inner.list_refs(prefix)))
+
+    def doorbell(self) -> Doorbell | None:
+        """Return none: its threads would compete with green ones for locks."""
+        return None
 
     def remove_folder(self, prefix: str) -> bool:
         """Remove a folder without objects."""

@@ -20,6 +20,7 @@ from acstor.origin.rados.cluster import (
     ExistsError,
     MismatchError,
 )
+from acstor.origin.rados.doorbell import RadosDoorbell
 
 MAGIC = b"ACSR"
 REF_VERSION = 1
@@ -45,6 +46,7 @@ class RadosRefs(base.RefStore):
         self._cluster = cluster
         self._pool = pool
         self._prefix = f"{prefix}r."
+        self._doorbell = RadosDoorbell(cluster, pool, prefix)
 
     def get_ref(self, name: str) -> base.Ref | None:
         """Return the ref's present state."""
@@ -128,8 +130,13 @@ class RadosRefs(base.RefStore):
             if is_own and one.key.startswith(prefix):
                 yield one.key
 
+    def doorbell(self) -> RadosDoorbell:
+        """Return what hosts are woken by."""
+        return self._doorbell
+
     def close(self) -> None:
         """Close the connection, which is the objects' too."""
+        self._doorbell.close()
         self._cluster.close()
 
     def _context(self, name: str) -> Any:

@@ -11,7 +11,8 @@ A change of an image is bracketed::
     close    the image is in ``changes`` with the next generation, and in ``open`` no more
 
 Killed in between, the writer leaves the image open: hosts read a ref more than they need, and none
-misses what was written. The registrar closes what stays open for too long. So whoever has followed
+misses what was written. The registrar closes what stays open for too long. Where the store of refs
+has a doorbell, it is rung after each change, so that hosts look at once. So whoever has followed
 the index to a generation, and has read the images that were open, knows every change that was
 complete before.
 """
@@ -165,6 +166,7 @@ class ImageIndexWriter:
     def __init__(self, refs: RefStore, *, is_kept: bool) -> None:
         self._refs = refs
         self._is_kept = is_kept
+        self._doorbell = refs.doorbell()
 
     @contextlib.contextmanager
     def changing(self, image_id: str) -> Iterator[None]:
@@ -194,6 +196,8 @@ class ImageIndexWriter:
             LOG.warning(
                 "the index of images keeps image %s open: %s", image_id, exception.one_line(error)
             )
+        if self._doorbell is not None:
+            self._doorbell.ring()
 
     def close_left(self, nonces: Mapping[str, str]) -> None:
         """Close changes that their writers have left.
