@@ -13,11 +13,25 @@ DEADLINE_S = 1.0
 HANGS_AFTER_S = 240.0
 """Far more than any deadline: what has not ended by then never will."""
 
+RANGES = 100
+
+
+def read_ranges(origin: RadosOrigin) -> None:
+    """Read many ranges together; fail as the first that fails."""
+    ranges = [
+        base.ReadRange(KEY, number * 70_000, memoryview(bytearray(100))) for number in range(RANGES)
+    ]
+    for problem in origin.read_many(ranges):
+        if problem is not None:
+            raise problem
+
+
 CALLS: dict[str, Callable[[RadosOrigin], object]] = {
     "put": lambda origin: origin.put_if_absent("packs/aa/small", [b"x"]),
     "put of stripes": lambda origin: origin.put_if_absent("packs/aa/other", [LARGE]),
     "read": lambda origin: origin.get_range(KEY, 1, 1),
     "read of stripes": lambda origin: origin.get_range(KEY, 0, len(LARGE)),
+    "read of ranges": lambda origin: read_ranges(origin),
     "size": lambda origin: origin.size(KEY),
     "list": lambda origin: list(origin.list("packs/")),
     "delete": lambda origin: origin.delete(KEY),

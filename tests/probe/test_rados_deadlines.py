@@ -38,6 +38,9 @@ def test_client_without_a_cluster_does_not_hang(tmp_path: pathlib.Path, *, accep
         assert ended == dict.fromkeys(CALLS, exception.UnavailableError)
         with pytest.raises(exception.UnavailableError):
             origin.space()
-        found = origin.read_many([base.ReadRange(KEY, 0, memoryview(bytearray(1)))])
-        assert [type(error) for error in found] == [exception.UnavailableError]
+        ranges = [base.ReadRange(KEY, 0, memoryview(bytearray(1))) for _ in range(100)]
+        found = origin.read_many(ranges)
+        assert [type(error) for error in found] == [exception.UnavailableError] * 100
+        origin.doorbell().listen(lambda: None)
+        origin.doorbell().ring()
         origin.close()

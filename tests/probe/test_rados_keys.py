@@ -1,14 +1,18 @@
 """Hosts and controllers in a real Ceph, each with the key that the page for operators tells of."""
 
 import functools
+import logging
 import pathlib
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import pytest
 
 from acstor import exception
 from acstor.origin import base
+from acstor.origin.rados import doorbell as rados_doorbell
 from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.origin import RadosOrigin
@@ -16,7 +20,8 @@ from testbed.fixtures import host_volumes
 from testbed.fixtures.ceph import CephNode
 from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.hosts import MIB, Cloud, Host, cloud_in
-from tests.ceph import POOL
+from tests.ceph import POOL, REF_POOL
+from tests.compliance.origins import RADOS_SECONDS, rados_origin
 from tests.probe import rados_keys
 from tests.probe.rados_keys import CONTROLLER, HOST, READER
 
@@ -37,7 +42,7 @@ REFS_OF_CONTROLLERS = [
 @pytest.fixture(scope="module")
 def clients(ceph: CephNode) -> Iterator[dict[str, RadosOrigin]]:
     """Have a repository with an image, and a client of each kind."""
-    rados_keys.make(ceph)
+    rados_keys.make(ceph, ref_pool=REF_POOL)
     found = {name: opened(ceph, name) for name in (CONTROLLER, HOST, READER)}
     for key, content in IMAGES.items():
         found[CONTROLLER].put_if_absent(key, [content])
@@ -59,7 +64,8 @@ def is_refused(call: Callable[[], object]) -> bool:
 
 def opened(node: CephNode, name: str) -> RadosOrigin:
     """Open the repository as one of the clients."""
-    return RadosOrigin.from_url(urllib.parse.urlsplit(rados_keys.url(node, name)))
+    url = rados_keys.url(node, name, ref_pool=REF_POOL)
+    return RadosOrigin.from_url(urllib.parse.urlsplit(url))
 
 
 def listed(origin: RadosOrigin) -> list[str]:
@@ -150,6 +156,36 @@ def test_nobody_reads_another_repository(clients: dict[str, RadosOrigin], ceph: 
         assert is_refused(functools.partial(other.get_ref, "ring"))
         assert is_refused(functools.partial(listed, other))
         other.close()
+
+
+@pytest.mark.parametrize("name", [HOST, READER])
+def test_host_hears_what_a_controller_changes(clients: dict[str, RadosOrigin], name: str) -> None:
+    heard = threading.Event()
+    clients[name].doorbell().listen(heard.set)
+    assert heard.wait(RADOS_SECONDS)
+    heard.clear()
+    clients[CONTROLLER].doorbell().ring()
+    assert heard.wait(RADOS_SECONDS)
+
+
+def test_host_that_may_not_watch_says_so_once(
+    ceph: CephNode, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rados_doorbell, "REFUSED_SECONDS", 0.1)
+    ceph.make_client("deaf", mon="profile simple-rados-client", osd="allow r")
+    host = rados_origin(ceph, POOL, client="deaf")
+    watching = mock.Mock(wraps=host.refs._cluster.context)
+    monkeypatch.setattr(host.refs._cluster, "context", watching)
+    heard = threading.Event()
+    with caplog.at_level(logging.WARNING):
+        host.doorbell().listen(heard.set)
+        wait_for("three attempts", lambda: watching.call_count >= 3 or None, RADOS_SECONDS)
+        assert host.get_ref("image-index") is None
+        host.close()
+    told = [one for one in caplog.records if "usual looks" in one.getMessage()]
+    assert len(told) == 1
+    assert "capabilities" in told[0].getMessage()
+    assert not heard.is_set()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The origin in a real Ceph, when things go wrong: no cluster, an OSD down, a full pool, kills."""
 
 import itertools
+import logging
 import pathlib
 import signal
 from collections.abc import Callable, Iterator
@@ -12,13 +13,14 @@ import pytest
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.rados import objects as rados_objects
+from acstor.origin.rados import pools
 from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.origin import RadosOrigin
 from acstor.origin.rados.stripes import Stripes
 from testbed import processes
 from testbed.fixtures.ceph import CephNode
-from tests.ceph import ERASURE_POOL, POOL
+from tests.ceph import ERASURE_POOL, POOL, REF_POOL
 from tests.compliance.origins import rados_origin
 from tests.probe import rados_calls
 
@@ -30,9 +32,17 @@ class Killed(BaseException):
     """Ends a writer as SIGKILL would."""
 
 
-@pytest.fixture(params=[POOL, pytest.param(ERASURE_POOL, marks=pytest.mark.extended)])
+@pytest.fixture(
+    params=[
+        (POOL, POOL, POOL),
+        pytest.param((POOL, ERASURE_POOL, POOL), marks=pytest.mark.extended),
+        pytest.param((ERASURE_POOL, ERASURE_POOL, REF_POOL), marks=pytest.mark.extended),
+    ],
+    ids=["replicated", "stripes erasure-coded", "all but refs erasure-coded"],
+)
 def origin(request: pytest.FixtureRequest, ceph: CephNode) -> Iterator[RadosOrigin]:
-    opened = rados_origin(ceph, request.param)
+    pool, stripe_pool, ref_pool = request.param
+    opened = rados_origin(ceph, stripe_pool, pool=pool, ref_pool=ref_pool)
     yield opened
     opened.close()
 
@@ -216,6 +226,34 @@ def test_listing_that_is_not_allowed_is_no_end(ceph: CephNode) -> None:
         with pytest.raises(exception.InvalidError, match="Operation not permitted"):
             list(call())
     origin.close()
+
+
+@pytest.mark.extended
+def test_erasure_coded_pool_of_refs_is_refused(ceph: CephNode) -> None:
+    origin = rados_origin(ceph, ERASURE_POOL, pool=ERASURE_POOL)
+    with pytest.raises(exception.InvalidError, match=f"{ERASURE_POOL} is erasure-coded"):
+        origin.get_ref("ring")
+    origin.close()
+
+
+def test_pool_without_an_application_is_told_of(
+    ceph: CephNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        """Return the commands that a client logs when it connects."""
+        caplog.clear()
+        origin = rados_origin(ceph, POOL, ref_pool=REF_POOL)
+        with caplog.at_level(logging.WARNING, logger=pools.LOG.name):
+            origin.get_ref("ring")
+        origin.close()
+        return [one.getMessage().rpartition(": ")[2].strip("'") for one in caplog.records]
+
+    prefix = "ceph osd pool application enable"
+    commands = told()
+    assert f"{prefix} {REF_POOL} acstor" in commands
+    for one in commands:
+        ceph.run(*one.split())
+    assert told() == []
 
 
 @pytest.mark.extended

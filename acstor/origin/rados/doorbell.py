@@ -80,6 +80,7 @@ class _Ringer:
         self._condition = threading.Condition()  # of all below
         self._thread: threading.Thread | None = None
         self._is_asked = False
+        self._is_ending = False
         self._is_over = False
         self._under_way = 0
 
@@ -97,6 +98,8 @@ class _Ringer:
     def close(self) -> None:
         """End the thread; what was asked for is sent if that takes no time."""
         with self._condition:
+            self._is_ending = True
+            self._condition.notify_all()
             self._condition.wait_for(lambda: not self._is_asked, CLOSE_SECONDS)
             self._is_over = True
             self._condition.notify_all()
@@ -111,7 +114,7 @@ class _Ringer:
                 self._ended()
                 LOG.info("hosts notice a change at their next look: %s", error)
             with self._condition:
-                self._condition.wait_for(lambda: self._is_over, RING_INTERVAL)
+                self._condition.wait_for(lambda: self._is_ending, RING_INTERVAL)
 
     def _wait(self) -> bool:
         """Wait until something is to be sent, and count it; return False at the end."""

@@ -504,12 +504,14 @@ def test_announcements_that_concern_others_are_not_looked_at(
     assert member is not None
     view = View({"h1": member}, is_current=True)
     agent._membership._view = view
+    alarm.begin()  # the doorbell had it asked for once, when it began to listen
     agent.hear_ring(1)  # the one that it has
     agent.hear_decision(concerns_all=False)
     assert math.isinf(alarm._asked_for)
     hear: list[Callable[[], None]] = [
         lambda: agent.hear_ring(2),
         lambda: agent.hear_decision(concerns_all=True),
+        agent.hear_doorbell,
     ]
     for each in hear:
         each()
@@ -518,6 +520,29 @@ def test_announcements_that_concern_others_are_not_looked_at(
     agent._membership._view = dataclasses.replace(view, is_publisher=True)
     agent.hear_decision(concerns_all=False)
     assert not math.isinf(alarm._asked_for)
+
+
+def test_image_is_attached_as_soon_as_its_registration_rings_the_doorbell(
+    make_conf: Callable[..., cfg.ConfigOpts], origin: FaultyOrigin
+) -> None:
+    """With an hour between looks: the doorbell alone takes the second image to the data plane."""
+    MemoryRuntime.locked_stores.clear()
+    register(origin, IMAGE)
+    conf = make_conf("h1", interval=3600, ring_settle_delay=0)
+    host = HostUnderTest(conf, origin, time.monotonic, [])
+    runtime = host.data_plane.start()
+    thread = threading.Thread(target=host.agent.run)
+    thread.start()
+    try:
+        wait_for("the first image", lambda: IMAGE in runtime.images)
+        rung = origin.calls[Operation.RING]
+        register(origin, OTHER)
+        assert origin.calls[Operation.RING] == rung + 1
+        wait_for("the other image", lambda: OTHER in runtime.images)
+    finally:
+        host.agent.stop()
+        thread.join(20)
+        host.data_plane.stop()
 
 
 def test_decision_and_ring_that_are_announced_are_looked_at_at_once(

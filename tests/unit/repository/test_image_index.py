@@ -110,6 +110,24 @@ def test_image_is_open_while_it_is_changed_and_noted_after_it() -> None:
     assert (after.open, after.changes) == ({}, ((during.generation + 1, image(1)),))
 
 
+def test_doorbell_is_rung_when_a_change_is_complete() -> None:
+    origin = MemoryOrigin()
+    heard: list[int] = []
+    ImageIndexWriter(origin, is_kept=True).ensure()
+    origin.doorbell().listen(lambda: heard.append(read(origin).generation))
+    heard.clear()
+    before = read(origin).generation
+    with ImageIndexWriter(origin, is_kept=True).changing(image(1)):
+        assert heard == []
+    assert heard == [before + 1]
+    with (
+        pytest.raises(exception.UnavailableError),
+        ImageIndexWriter(origin, is_kept=True).changing(image(1)),
+    ):
+        raise exception.UnavailableError("the answer was lost")
+    assert heard == [before + 1, before + 2]
+
+
 def test_change_that_failed_is_noted_too() -> None:
     origin = MemoryOrigin()
     with (
