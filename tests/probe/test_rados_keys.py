@@ -174,12 +174,12 @@ def test_host_that_may_not_watch_says_so_once(
     monkeypatch.setattr(rados_doorbell, "REFUSED_SECONDS", 0.1)
     ceph.make_client("deaf", mon="profile simple-rados-client", osd="allow r")
     host = rados_origin(ceph, POOL, client="deaf")
-    watching = mock.Mock(wraps=host.refs._cluster.context)
-    monkeypatch.setattr(host.refs._cluster, "context", watching)
+    attempts = mock.Mock(wraps=host.doorbell()._context)
+    monkeypatch.setattr(host.doorbell(), "_context", attempts)
     heard = threading.Event()
     with caplog.at_level(logging.WARNING):
         host.doorbell().listen(heard.set)
-        wait_for("three attempts", lambda: watching.call_count >= 3 or None, RADOS_SECONDS)
+        wait_for("three attempts", lambda: attempts.call_count >= 3, RADOS_SECONDS)
         assert host.get_ref("image-index") is None
         host.close()
     told = [one for one in caplog.records if "usual looks" in one.getMessage()]

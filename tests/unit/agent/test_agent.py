@@ -528,16 +528,13 @@ def test_image_is_attached_as_soon_as_its_registration_rings_the_doorbell(
     """With an hour between looks: the doorbell alone takes the second image to the data plane."""
     MemoryRuntime.locked_stores.clear()
     register(origin, IMAGE)
-    conf = make_conf("h1", interval=3600, ring_settle_delay=0)
-    host = HostUnderTest(conf, origin, time.monotonic, [])
+    host = HostUnderTest(make_conf("h1", interval=3600), origin, time.monotonic, [])
     runtime = host.data_plane.start()
     thread = threading.Thread(target=host.agent.run)
     thread.start()
     try:
         wait_for("the first image", lambda: IMAGE in runtime.images)
-        rung = origin.calls[Operation.RING]
         register(origin, OTHER)
-        assert origin.calls[Operation.RING] == rung + 1
         wait_for("the other image", lambda: OTHER in runtime.images)
     finally:
         host.agent.stop()

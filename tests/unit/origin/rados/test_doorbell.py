@@ -31,14 +31,14 @@ class Rig:
         self.heard = threading.Semaphore(0)
 
     @property
-    def bell(self) -> RadosDoorbell:
+    def doorbell(self) -> RadosDoorbell:
         found = self.origin.doorbell()
         assert isinstance(found, RadosDoorbell)
         return found
 
     def listen(self) -> None:
         """Listen, and wait until that has begun."""
-        self.bell.listen(self.heard.release)
+        self.doorbell.listen(self.heard.release)
         self.wait_heard()
 
     def wait_heard(self) -> None:
@@ -55,13 +55,13 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 
 def test_object_is_made_by_who_listens_and_stays_empty(rig: Rig) -> None:
-    rig.bell.ring()
+    rig.doorbell.ring()
     wait_for("the ring", lambda: rig.faulty.notifications)
     assert rig.memory.stored == {}
     rig.listen()
     assert rig.memory.stored == {PLACE: b""}
     rig.listen()
-    rig.bell.ring()
+    rig.doorbell.ring()
     rig.wait_heard()
     rig.wait_heard()
     assert rig.memory.stored == {PLACE: b""}
@@ -72,7 +72,7 @@ def test_watch_that_breaks_is_begun_again_and_is_a_reason_to_look(rig: Rig) -> N
     for _ in range(3):
         rig.memory.break_watches()
         rig.wait_heard()
-        rig.bell.ring()
+        rig.doorbell.ring()
         rig.wait_heard()
     assert len(rig.memory.watches) == 1
 
@@ -108,10 +108,10 @@ def test_ring_never_waits_for_listeners_that_have_died(
     monkeypatch.setattr(rados_doorbell, "UNDER_WAY_MAX", 2)
     rig.faulty.is_notifying_silent = True
     for count in (1, 2):
-        rig.bell.ring()
+        rig.doorbell.ring()
         wait_for("the ring", lambda count=count: rig.faulty.notifications == count)
     for _ in range(50):
-        rig.bell.ring()
+        rig.doorbell.ring()
     assert rig.faulty.notifications == 2
 
 
@@ -120,14 +120,14 @@ def test_rings_that_come_together_are_few_notifications(
 ) -> None:
     monkeypatch.setattr(rados_doorbell, "RING_INTERVAL", 3600.0)
     for _ in range(1000):
-        rig.bell.ring()
+        rig.doorbell.ring()
     wait_for("the ring", lambda: rig.faulty.notifications)
     assert rig.faulty.notifications == 1
 
 
 def test_ring_before_the_end_still_goes_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rados_doorbell, "CLOSE_SECONDS", 60.0)
-    rig.bell.ring()
+    rig.doorbell.ring()
     rig.origin.close()
     assert rig.faulty.notifications == 1
 
