@@ -156,12 +156,19 @@ def test_full_pool_fails_writes_and_deletes(origin: RadosOrigin, ceph: CephNode)
     pools = ceph.run("ceph", "osd", "pool", "ls").split()
     numbers = itertools.count()
 
-    def is_full() -> bool:
+    def is_refused(call: Callable[[], object]) -> bool:
         try:
-            origin.put_if_absent(f"packs/aa/{next(numbers)}", [b"x"])
+            call()
         except exception.ExhaustedError:
             return True
         return False
+
+    def is_full() -> bool:
+        """Try both pools: OSDs hear of each at another time."""
+        number = next(numbers)
+        return is_refused(
+            lambda: origin.put_if_absent(f"packs/aa/{number}", [b"x"])
+        ) and is_refused(lambda: origin.swap_ref(f"images/{number}", None, b"x"))
 
     for pool in pools:
         ceph.run("ceph", "osd", "pool", "set-quota", pool, "max_bytes", "1")
@@ -178,9 +185,11 @@ def test_full_pool_fails_writes_and_deletes(origin: RadosOrigin, ceph: CephNode)
         for pool in pools:
             ceph.run("ceph", "osd", "pool", "set-quota", pool, "max_bytes", "0")
     processes.wait_until(
-        lambda: not is_full(), "the pool is not full", timeout_s=rados_calls.HANGS_AFTER_S
+        lambda: not is_refused(lambda: origin.put_if_absent(KEY, [CONTENT])),
+        "the pools are not full",
+        timeout_s=rados_calls.HANGS_AFTER_S,
     )
-    assert origin.put_if_absent(KEY, [CONTENT])
+    assert origin.get(KEY, len(CONTENT)) == CONTENT
 
 
 def test_osds_that_stop_answering_fail_every_call_until_they_are_back(

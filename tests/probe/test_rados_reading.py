@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from acstor.origin import base
 from acstor.origin.rados import batch
 from acstor.origin.rados import doorbell as rados_doorbell
 from acstor.origin.rados.origin import RadosOrigin
+from testbed import processes
 from testbed.fixtures.ceph import CephNode
 from testbed.fixtures.conditions import wait_for
 from tests.ceph import ERASURE_POOL, POOL, REF_POOL
@@ -126,10 +128,13 @@ def test_osds_that_stop_in_the_midst_of_a_batch_end_it(ceph: CephNode) -> None:
     origin = rados_origin(ceph, POOL, rados_calls.DEADLINE_S, namespace="midst")
     is_stopped, is_begun = threading.Event(), threading.Event()
 
-    def read_until_it_fails() -> list[base.ReadRange]:
+    def read_until_it_fails() -> float:
+        """Return the seconds of the call that failed."""
         for seed in range(100_000):
             ranges = ranges_of(seed)
+            started = time.monotonic()
             found = origin.read_many(ranges)
+            took = time.monotonic() - started
             is_begun.set()
             wrong = [
                 one
@@ -138,7 +143,7 @@ def test_osds_that_stop_in_the_midst_of_a_batch_end_it(ceph: CephNode) -> None:
             ]
             assert wrong == []
             if is_stopped.is_set() and any(found):
-                return ranges
+                return took
         raise AssertionError("it does not fail")
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -146,12 +151,40 @@ def test_osds_that_stop_in_the_midst_of_a_batch_end_it(ceph: CephNode) -> None:
         assert is_begun.wait(rados_calls.HANGS_AFTER_S)
         with stopped(ceph):
             is_stopped.set()
-            reading.result(rados_calls.HANGS_AFTER_S)
+            seconds = reading.result(rados_calls.HANGS_AFTER_S)
+    # One deadline for the heads, and one for the bytes.
+    assert seconds < 2 * rados_calls.DEADLINE_S + batch.GRACE_SECONDS
     wait_for(
         "the OSDs answer", lambda: not any(origin.read_many(ranges_of(0))),
         rados_calls.HANGS_AFTER_S,
     )  # fmt: skip
     origin.close()
+
+
+RINGING = """
+import sys
+from acstor.origin.rados.origin import RadosOrigin
+origin = RadosOrigin(sys.argv[1], conf=sys.argv[2], client="admin", namespace="leaving")
+origin.get_ref("image-index")
+origin.doorbell().ring()
+"""
+
+
+def test_ring_of_a_process_that_ends_at_once_is_heard(
+    ceph: CephNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a command does that registers an image, and closes nothing."""
+    monkeypatch.setattr(rados_doorbell, "HEARD_INTERVAL", 0.01)
+    host = rados_origin(ceph, POOL, namespace="leaving")
+    heard = threading.Event()
+    host.doorbell().listen(heard.set)
+    for _ in range(3):
+        assert heard.wait(RADOS_SECONDS)
+        heard.clear()
+        command = [sys.executable, "-c", RINGING, POOL, str(ceph.configuration)]
+        processes.run(command, timeout_s=rados_calls.HANGS_AFTER_S)
+    assert heard.wait(RADOS_SECONDS)
+    host.close()
 
 
 def test_doorbell_outlives_osds_that_were_away(

@@ -5,6 +5,7 @@ Everything that waits for the cluster is done by two threads of the doorbell: no
 ring, and nothing but the callback's own few lines is run by a thread of librados.
 """
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -93,10 +94,21 @@ class _Ringer:
                     target=self._run, name="acstor-doorbell-ring", daemon=True
                 )
                 self._thread.start()
+                atexit.register(self._leave)
             self._condition.notify_all()
+
+    def _leave(self) -> None:
+        """End the connection, too, as the process ends.
+
+        A thread of librados that came back later, to tell that a notification is over, would find
+        no interpreter any more, and end the process by a signal.
+        """
+        self.close()
+        self._cluster.close()
 
     def close(self) -> None:
         """End the thread; what was asked for is sent if that takes no time."""
+        atexit.unregister(self._leave)
         with self._condition:
             self._is_ending = True
             self._condition.notify_all()

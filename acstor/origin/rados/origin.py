@@ -10,6 +10,7 @@ from acstor.origin.rados.binding import Binding
 from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.cluster import Cluster
 from acstor.origin.rados.connection import Connection
+from acstor.origin.rados.doorbell import RadosDoorbell
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.pools import UsedPools
 from acstor.origin.rados.reading import Rounds
@@ -64,10 +65,13 @@ class RadosOrigin(OriginPair):
             RadosObjects(cluster, pool, stripe_pool or pool, prefix, rounds)
             for prefix in (f"{namespace}.", f"{namespace}.{HOSTS}.")
         )
-        super().__init__(
-            ClassedObjects(of_controllers, of_hosts, is_host=is_host),
-            RadosRefs(cluster, used.refs, f"{namespace}."),
-        )
+        refs = RadosRefs(cluster, used.refs, f"{namespace}.")
+        super().__init__(ClassedObjects(of_controllers, of_hosts, is_host=is_host), refs)
+        self._doorbell = refs.doorbell()
+
+    def doorbell(self) -> RadosDoorbell:
+        """Return what hosts are woken by."""
+        return self._doorbell
 
     def close(self) -> None:
         """Close the refs at first: their doorbell ends over the connection of both."""

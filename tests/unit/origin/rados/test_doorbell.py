@@ -32,14 +32,16 @@ class Rig:
 
     @property
     def doorbell(self) -> RadosDoorbell:
-        found = self.origin.doorbell()
-        assert isinstance(found, RadosDoorbell)
-        return found
+        return self.origin.doorbell()
 
     def listen(self) -> None:
         """Listen, and wait until that has begun."""
         self.doorbell.listen(self.heard.release)
         self.wait_heard()
+
+    def wait_notifications(self, count: int) -> None:
+        """Wait until so many notifications were sent."""
+        wait_for("the ring", lambda: self.faulty.notifications >= count)
 
     def wait_heard(self) -> None:
         assert self.heard.acquire(timeout=60.0)
@@ -56,7 +58,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 def test_object_is_made_by_who_listens_and_stays_empty(rig: Rig) -> None:
     rig.doorbell.ring()
-    wait_for("the ring", lambda: rig.faulty.notifications)
+    rig.wait_notifications(1)
     assert rig.memory.stored == {}
     rig.listen()
     assert rig.memory.stored == {PLACE: b""}
@@ -109,7 +111,7 @@ def test_ring_never_waits_for_listeners_that_have_died(
     rig.faulty.is_notifying_silent = True
     for count in (1, 2):
         rig.doorbell.ring()
-        wait_for("the ring", lambda count=count: rig.faulty.notifications == count)
+        rig.wait_notifications(count)
     for _ in range(50):
         rig.doorbell.ring()
     assert rig.faulty.notifications == 2
@@ -121,7 +123,7 @@ def test_rings_that_come_together_are_few_notifications(
     monkeypatch.setattr(rados_doorbell, "RING_INTERVAL", 3600.0)
     for _ in range(1000):
         rig.doorbell.ring()
-    wait_for("the ring", lambda: rig.faulty.notifications)
+    rig.wait_notifications(1)
     assert rig.faulty.notifications == 1
 
 
