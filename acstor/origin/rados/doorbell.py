@@ -25,7 +25,7 @@ NAMESPACE = "bell"
 """Last part of the namespace's name."""
 OBJECT = "changes"
 """Name of the object, which stays empty."""
-NOTIFY_SECONDS = 5.0
+NOTIFY_SECONDS = 2.0
 """Wait of Ceph for listeners that have died, before a notification is over."""
 RING_INTERVAL = 0.1
 """Seconds between notifications: rings in between are one."""
@@ -35,8 +35,8 @@ HEARD_INTERVAL = 1.0
 """Seconds between calls of a listener, so that whoever rings all the time cannot keep it busy."""
 REFUSED_SECONDS = 600.0
 """Seconds until it is tried again to listen where that was not allowed."""
-CLOSE_SECONDS = 2.0
-"""Wait of :meth:`RadosDoorbell.close` for a ring that was not sent yet."""
+CLOSE_SECONDS = 4.0
+"""Wait of :meth:`RadosDoorbell.close` for rings that were not sent yet, or are under way."""
 _BACKOFF = BackOff(first=1.0, longest=60.0, shortest=0.5)
 _ERRORS = (AbsentError, ExistsError, MismatchError, exception.AcstorError)
 
@@ -107,16 +107,21 @@ class _Ringer:
         self._cluster.close()
 
     def close(self) -> None:
-        """End the thread; what was asked for is sent if that takes no time."""
+        """End the thread; what was asked for is sent if that takes little time."""
         atexit.unregister(self._leave)
         with self._condition:
             self._is_ending = True
             self._condition.notify_all()
-            self._condition.wait_for(lambda: not self._is_asked, CLOSE_SECONDS)
+            # The connection does not outlive this, and librados does not expect that of a
+            # notification that is under way.
+            self._condition.wait_for(
+                lambda: not self._is_asked and self._under_way == 0, CLOSE_SECONDS
+            )
             self._is_over = True
             self._condition.notify_all()
         if self._thread is not None:
-            self._thread.join(CLOSE_SECONDS)
+            # It may be connecting. The connection must not be closed before it is done.
+            self._thread.join(self._cluster.timeout_seconds + CLOSE_SECONDS)
 
     def _run(self) -> None:
         while self._wait():
