@@ -33,6 +33,8 @@ GUARD_NAME = "0" * 64
 """Name of a tombstone of no object. Its version makes collectors of releases that do not know
 usage records for roots refuse to collect; this one passes it over."""
 GUARD_VERSION = 2
+HOLD_MARK = "f" * 48
+"""First digits of the names of holds (hold.py), which are among the tombstones and are none."""
 TIME_MAX = 1e12
 """Latest time that a collector may have seen a tombstone at, seconds since the epoch."""
 
@@ -184,7 +186,9 @@ class Tombstones:
         found = set()
         for ref_name in self._refs.list_refs(layout.CONDEMNED_PREFIX):
             name = ref_name.removeprefix(layout.CONDEMNED_PREFIX)
-            is_object = layout.name_of(name) == name and name != GUARD_NAME
+            is_object = layout.name_of(name) == name and not (
+                name == GUARD_NAME or name.startswith(HOLD_MARK)
+            )
             if is_object or logs_of_name(name) is not None:
                 found.add(name)
         return found

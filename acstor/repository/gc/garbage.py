@@ -14,7 +14,9 @@ RFD 8. In short:
   was there before, and a collection reads the references after the tombstones;
 * a host that attaches a manifest first names it in its usage record and then looks whether the
   image is still registered, while a collection looks at the hosts' records after the images' refs:
-  RFD 13.
+  RFD 13;
+* whoever copies the repository places a hold before it reads the first ref, while a collection
+  looks for holds after it has read the last one: hold.py.
 
 The order of the steps in :meth:`Collector.collect` is what both rest on.
 """
@@ -34,6 +36,7 @@ from acstor.repository.gc.condemnation import (
     key_of_logs,
     name_of_logs,
 )
+from acstor.repository.gc.hold import holders
 from acstor.repository.gc.log_coverage import LogCoverage, uncovered_runs
 from acstor.repository.gc.marking import Marked, Marker
 from acstor.repository.gc.remembered_packs import RememberedPacks
@@ -77,6 +80,8 @@ class Report:
     """Files of crashed writers removed."""
     postponed: int = 0
     """Tombstones that were not changed because the origin is full."""
+    holds: int = 0
+    """Copies of the repository that are under way: nothing was deleted."""
     seconds: float = 0.0
 
 
@@ -132,6 +137,10 @@ class Collector:
         report.images, report.volumes = marked.images, marked.volumes
         report.snapshots, report.hosts = marked.snapshots, marked.hosts
         report.manifests_read = marked.manifests_read
+        held_by = holders(self._origin, self._host, self._clock)
+        report.holds = len(held_by)
+        for holder in held_by:
+            LOG.info("nothing is deleted while %s copies the repository", holder)
         report.objects, report.log_objects = len(present), len(logs)
         report.referenced = len(marked.names & present.keys())
         known = [tombstone for tombstone in tombstones if tombstone is not None]
@@ -189,12 +198,14 @@ class Collector:
             # volumes may write them. Nobody relies on the object; where it stays, no one misses it.
             LOG.warning("%s is being deleted and still referred to: left alone", tombstone.key)
             report.waiting += 1
-        elif tombstone.state is State.DELETING:
+        elif tombstone.state is State.DELETING and not report.holds:
             # A collection before was killed here; the name is never used again.
             self._seal_and_delete(tombstone, report)
+        elif tombstone.state is State.DELETING:
+            report.waiting += 1
         elif is_marked:
             report.lifted += self._tombstones.change(tombstone, None)
-        elif not self._is_grace_over(tombstone):
+        elif not self._is_grace_over(tombstone) or report.holds:
             report.waiting += 1
         else:
             self._seal_and_delete(tombstone, report)
