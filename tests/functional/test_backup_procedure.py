@@ -1,9 +1,10 @@
 """The commands of the backup guide, run as they are written, on an origin in use."""
 
+import json
 import os
 import pathlib
 import re
-import shutil
+import signal
 import subprocess
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from acstor.origin.opening import open_origin
 from acstor.repository.repository import Repository
 from acstor.repository.volumes.durability import Durability, DurabilityClass
+from acstor.repository.volumes.states import VolumeRecordState, state_of
+from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.documents import SOURCE, block
 from testbed.fixtures.host_volumes import Volumes, call, content, open_volume, qemu_io
 from testbed.fixtures.hosts import BIN, MIB, Cloud, Host, cloud_in
@@ -21,7 +24,6 @@ pytestmark = [
     pytest.mark.fuse,
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not shutil.which("rsync"), reason="needs rsync"),
 ]
 
 PAGE = SOURCE / "admin" / "backup.rst"
@@ -68,31 +70,34 @@ def copy_in_use(
     writers: StampedWriters,
     backup: pathlib.Path,
 ) -> None:
-    """Copy the origin while everything in it changes."""
-    paths = {"ORIGIN": cloud.origin, "BACKUP": backup}
+    """Copy the origin twice while everything in it changes."""
+    names = {"CONFIG": host.config, "BACKUP": backup}
     writers.wait_writes(100)
     call(host, "push", volume)
-    run_block("copy the refs", **paths)
+    run_block("copy the repository", **names)
     writers.wait_writes(100)
     call(host, "push", volume)
     assert call(host, "fold", volume)["is_folded"]
-    cloud.register(2 * MIB)
-    # The objects of its next epoch are in the copy, and that is given out again.
-    call(host, "close", reopened, force=False)
     write(host, reopened, 8)
+    run_block("copy the repository", **names)
+    # What comes too late; the epochs that it has are given out again, or would be.
     writers.wait_writes(50)
-    run_block("copy the objects", **paths)
+    call(host, "push", volume)
+    cloud.register(2 * MIB)
+    call(host, "close", reopened, force=False)
+    write(host, reopened, 9)
 
 
 def test_origin_is_copied_in_use_and_restored(tmp_path: pathlib.Path) -> None:
     with cloud_in(tmp_path) as cloud:
-        host = cloud.add_host(agent=False, gc={"grace": 86400})
+        host = cloud.add_host(agent=False, gc={"grace": 60})
         control = Volumes(cloud)
         image = cloud.register(8 * MIB)
         often = Durability(DurabilityClass.WRITE_BACK, period_s=0.2)
         volume = control.create(SIZE, host, durability=often)
         unused = control.create(8 * MIB, image_id=image.id)
         backup = tmp_path / "backup"
+        backup.mkdir()
         orphan = control.create(SIZE, host, durability=often)
         reopened = control.create(SIZE, host, durability=often)
         for other in (orphan, reopened):
@@ -105,35 +110,65 @@ def test_origin_is_copied_in_use_and_restored(tmp_path: pathlib.Path) -> None:
         writers.join()
         host.stop()
 
-        paths = {"ORIGIN": cloud.origin, "BACKUP": backup}
         verified = configuration(host, "backup.conf", "url = .*", f"url = posix://{backup}")
         listed = run_block("verify the copy", CONFIG=verified)
         assert image.id in listed
         assert volume in listed
         run_block("put the local logs aside", STATE=host.path)
-        run_block("copy back", **paths)
-        collected = configuration(host, "restore.conf", "grace = .*", "grace = 60")
-        run_block("collect what no ref names", CONFIG=collected)
+        run_block("put the old origin aside", ORIGIN=cloud.origin)
+        run_block("restore the repository", CONFIG=verified, ORIGIN=cloud.origin)
 
-        origin = open_origin(f"posix://{cloud.origin}", 5)
-        restored = Repository.open(origin)
+        restored = Repository.open(open_origin(f"posix://{cloud.origin}", 5))
         assert list(restored.list_image_ids()) == [image.id], "the other one came too late"
         record = restored.get_image(image.id).record
         assert restored.load_manifest(record.manifest).content_name() == record.content
         result = host.command("repository", "verify", timeout=240)
         assert result.returncode == 0, result.stderr
+        for one in control.store.list():
+            assert state_of(one.record) is VolumeRecordState.AVAILABLE, "no host owns one"
         host.start_dataplane()
         writers.forget_what_is_durable()
         undone = writers.check(content(open_volume(host, volume), tmp_path / "restored"))
         assert undone > 0, "what was written after the copy is not in it"
-        control.store.disallow_host(orphan, host.name)
-        settled = host.command("volume", "settle", orphan)
-        assert settled.returncode == 0, settled.stderr
-        control.store.allow_host(orphan, host.name)
-        for other in (orphan, reopened):
+        for other, pattern in ((orphan, b"\7"), (reopened, b"\10")):
             kept = content(open_volume(host, other), tmp_path / other)
-            assert kept[MIB : MIB + (64 << 10)] == b"\7" * (64 << 10)
-        write(host, reopened, 9)
+            assert kept[MIB : MIB + (64 << 10)] == pattern * (64 << 10)
+        write(host, reopened, 10)
         control.store.allow_host(unused, host.name)
         clone = content(open_volume(host, unused), tmp_path / "clone")
         assert clone == image.content
+
+
+def test_copy_is_interrupted_and_gone_on_with(tmp_path: pathlib.Path) -> None:
+    """Control-C in the middle of a large copy; its report as a program reads it."""
+    with cloud_in(tmp_path) as cloud:
+        host = cloud.add_host(agent=False)
+        Volumes(cloud)
+        image = cloud.register(256 * MIB)
+        backup = tmp_path / "backup"
+        backup.mkdir()
+        command = ("repository", "copy", f"posix://{backup}", "--jobs", "1", "-f", "json")
+        process = subprocess.Popen(
+            [str(BIN / "acstor"), "--config-file", str(host.config), *command],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            wait_for("the first pack is copied", lambda: list(backup.glob("packs/*/*")), 60)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+        assert process.returncode == 130, told
+        assert not (backup / "format").exists()
+        assert not list(cloud.origin.glob(".refs/gc/condemned/*")), "no hold is left"
+        result = host.command(*command, timeout=240)
+        assert result.returncode == 0, result.stderr
+        report = json.loads(result.stdout)
+        assert report["objects_present"] > 0
+        assert (report["images"], report["is_complete"], report["damages"]) == (1, True, [])
+        again = host.command("repository", "copy", cloud.origin_url, timeout=60)
+        assert again.returncode == 3, again.stderr
+        assert image.id in set(
+            Repository.open(open_origin(f"posix://{backup}", 5)).list_image_ids()
+        )

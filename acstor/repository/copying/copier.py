@@ -66,7 +66,7 @@ class CopySettings:
     prunes: bool = False
     """True if what the source has no more is removed from a former copy."""
     takes_damaged: bool = False
-    """True if damaged objects, and refs that name them or what is missing, are copied as they are."""
+    """True if damaged objects, and refs that name them or what is missing, are copied, too."""
     holds: bool = True
     """False if the source cannot be written to, and nobody collects there."""
     verify: Verify = Verify.SOME
@@ -116,9 +116,7 @@ class Copier:
         started = time.monotonic()
         _check_version(self._source.format)
         kind = CopyKind.RESTORE if self._settings.is_restore else CopyKind.BACKUP
-        term = copy_record.begin(
-            self._source.origin, self._source.format, self._destination, kind
-        )
+        term = copy_record.begin(self._source.origin, self._source.format, self._destination, kind)
         if term.record.state is CopyState.FINISHING or self._is_written(term):
             self._complete(term)
             self._report.is_complete = True
@@ -232,9 +230,7 @@ class Copier:
                 self._report.refs_left += 1
                 return
         self._report.refs += 1
-        self._report.refs_written += ref_replacement.replace(
-            self._destination, root.name, content
-        )
+        self._report.refs_written += ref_replacement.replace(self._destination, root.name, content)
         for prefix, counter in _COUNTERS:
             if root.name.startswith(prefix):
                 self._report.count(**{counter: 1})

@@ -131,7 +131,9 @@ class CopyTerm:
             raise _overtaken() from error
 
 
-def begin(source: Origin, repository_format: Format, destination: Origin, kind: CopyKind) -> CopyTerm:
+def begin(
+    source: Origin, repository_format: Format, destination: Origin, kind: CopyKind
+) -> CopyTerm:
     """Make the destination that of a copy, or go on with the one that is there.
 
     :raises InvalidError: when it is no place for this copy; nothing there is changed.

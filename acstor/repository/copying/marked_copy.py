@@ -1,4 +1,4 @@
-"""Marking of a copy: what its refs name, as a collection sees it, is there, and what they do not."""
+"""Marking of a copy as a collection does it: what its refs name is there, and the rest may go."""
 
 from collections.abc import Iterator
 

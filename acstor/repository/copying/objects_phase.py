@@ -87,6 +87,7 @@ class ObjectsPhase:
         found = []
         for before in affected:
             after = self._reader.read_again(before.name)
+            self._report.count(refs_read_again=1)
             if after is None:
                 del roots[before.name]
             elif after.content != before.content:

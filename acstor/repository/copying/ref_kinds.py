@@ -1,8 +1,8 @@
 """Kinds of refs, and whether a copy of the repository has them.
 
 A copy has what must outlive the cloud that wrote it. It has nothing that only says who does what at
-this moment, and nothing with a token, a term or a number of the refs that were copied: at the
-destination the same name has other tokens, and hosts compare numbers with those that they have seen.
+this moment, and nothing with a token, a term or a number of the refs that were copied: the same
+name has other tokens at the destination, and hosts compare numbers with those that they have seen.
 The names are those of the modules that own them; some of these are on floors above, so that a test
 compares them.
 """
@@ -40,7 +40,9 @@ REF_KINDS = (
     RefKind(
         layout.condemned_ref(GUARD_NAME), True, "keeps collectors of older releases from collecting"
     ),
-    RefKind(layout.CONDEMNED_PREFIX, False, "tombstones and holds: what they condemn is not copied"),
+    RefKind(
+        layout.CONDEMNED_PREFIX, False, "tombstones and holds: what they condemn is not copied"
+    ),
     RefKind(layout.FORMAT_REF, False, "the object of that name is stored last instead"),
     RefKind("image-index", False, "its id and generation would be given out twice"),
     RefKind("withdrawals", False, "names tokens of refs, and rounds that hosts have answered"),

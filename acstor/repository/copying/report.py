@@ -29,6 +29,8 @@ class CopyReport:
     """Refs that the destination did not have so before."""
     refs_left: int = 0
     """Refs of the source that the copy does not have because an object of theirs is damaged."""
+    refs_read_again: int = 0
+    """Readings of refs whose objects were gone when they were to be copied: somebody replaced them."""
     refs_unknown: list[str] = dataclasses.field(default_factory=list)
     """Refs of kinds that this release does not know."""
     refs_removed: int = 0

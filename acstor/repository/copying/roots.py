@@ -1,8 +1,8 @@
 """Refs of a repository at one moment, each with the objects that it names.
 
 Every ref is read once, as a whole, and is consistent by itself: what it names exists, and a hold
-(gc/hold.py) keeps it there. Log objects are listed after the records were read: of the open epoch of
-a volume the copy has what its owner had pushed by then, without a gap.
+(gc/hold.py) keeps it there. Log objects are listed after the records were read: of the open epoch
+of a volume the copy has what its owner had pushed by then, without a gap.
 """
 
 import bisect

@@ -9,7 +9,11 @@ from acstor.repository import layout
 from acstor.repository.copying.copier import Copier, CopySettings, Verify
 from acstor.repository.copying.object_check import check_object
 from acstor.repository.copying.report import CopyReport
+from acstor.repository.copying.roots import open_end
 from acstor.repository.repository import Repository
+from acstor.repository.volumes import log_range
+from acstor.repository.volumes.log_range import LogRange
+from acstor.repository.volumes.record import DiskState
 from acstor.repository.volumes.settling import Seal
 from acstor.repository.volumes.store import NewVolume, VolumeStore
 from testbed.fixtures.usage_records import write_usage
@@ -129,10 +133,15 @@ def volume_text(origin: base.Origin, volume_id: str) -> str:
     """Return the content of a volume with what its owner pushed."""
     store = VolumeStore(Repository.open(origin), wait=lambda seconds: None)
     record = store.get(volume_id).record
-    last = record.next - 1
-    while origin.exists(layout.log_key(volume_id, record.epoch, last + 1)):
+    _, epoch, first = open_end(volume_id, record)
+    last = first - 1
+    key = layout.log_key(volume_id, epoch, first)
+    while origin.exists(key) and origin.get(key, 100) != SEAL:
         last += 1
-    return content_of(origin, record.pushed_disk(volume_id, last))
+        key = layout.log_key(volume_id, epoch, last + 1)
+    pushed = LogRange(volume_id, epoch, first, last) if last >= first else None
+    logs = log_range.appended(record.logs, pushed)
+    return content_of(origin, DiskState(record.manifest, logs))
 
 
 def check_content(origin: base.Origin) -> None:
