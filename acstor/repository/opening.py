@@ -9,19 +9,22 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.origin.base import Origin
+from acstor.repository.copying.ref_kinds import COPY_REF
 from acstor.repository.repository import Repository
 
 
 def open_repository(open_origin: Callable[[], Origin]) -> Repository:
     """Return the repository that an origin holds; an origin without one is closed again.
 
-    :raises UnavailableError: when it holds none now; to be tried again.
+    :raises UnavailableError: when it holds none now, or a backup of one; to be tried again.
     :raises CorruptError: when its ``format`` object is none.
     :raises UnsupportedError: when a newer release made it.
     """
     origin = open_origin()
     try:
-        return Repository.open(origin)
+        repository = Repository.open(origin)
+        _refuse_backup(origin)
+        return repository
     except exception.NotFoundError as error:
         origin.close()
         raise exception.UnavailableError(
@@ -32,3 +35,16 @@ def open_repository(open_origin: Callable[[], Origin]) -> Repository:
     except BaseException:
         origin.close()
         raise
+
+
+def _refuse_backup(origin: Origin) -> None:
+    """Refuse a copy that was not made to be used: its volumes' epochs would be given out twice.
+
+    :raises UnavailableError: when it is one.
+    """
+    if origin.get_ref(COPY_REF) is not None:
+        raise exception.UnavailableError(
+            "the origin is a backup of a repository",
+            hint="let [origin] url name the repository, or make another one of the backup with "
+            "'acstor repository copy --restore'",
+        )

@@ -155,7 +155,7 @@ def test_copy_is_interrupted_and_gone_on_with(tmp_path: pathlib.Path) -> None:
         try:
             wait_for("the first pack is copied", lambda: list(backup.glob("packs/*/*")), 60)
             process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=60)
+            _, told = process.communicate(timeout=240)
         finally:
             process.kill()
             process.wait()

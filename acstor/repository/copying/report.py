@@ -30,7 +30,7 @@ class CopyReport:
     refs_left: int = 0
     """Refs of the source that the copy does not have because an object of theirs is damaged."""
     refs_read_again: int = 0
-    """Readings of refs whose objects were gone when they were to be copied: somebody replaced them."""
+    """Refs that were read anew because objects of theirs were gone, once for each time."""
     refs_unknown: list[str] = dataclasses.field(default_factory=list)
     """Refs of kinds that this release does not know."""
     refs_removed: int = 0

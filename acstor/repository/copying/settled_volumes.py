@@ -3,7 +3,7 @@
 The origin that comes back is older than the hosts. They may have written in the epochs that follow
 those of the records, and may still have logs of them. So a restored record is one of a volume whose
 owner was lost and whose log was sealed, and it begins a long way behind all epochs that may have
-been given out since: what hosts have, and what they store late, is of an epoch that no record names.
+been given out since: what hosts have, or store late, is of an epoch that no record names.
 """
 
 import dataclasses

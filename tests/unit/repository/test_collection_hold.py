@@ -47,11 +47,12 @@ def test_nothing_is_deleted_while_somebody_copies(repository: Repository) -> Non
 def test_hold_that_is_not_renewed_ends_and_its_holder_learns(repository: Repository) -> None:
     with HoldKeeper(repository.origin, "h1:7") as keeper:
         assert collect(repository, 0.0).holds == 1
-        assert collect(repository, LEASE_SECONDS).holds == 0
+        report = collect(repository, LEASE_SECONDS)
+        assert (report.holds, report.deleted) == (0, 2)
         for call in (keeper.renew, keeper.check, keeper.renew):
             with pytest.raises(exception.ConflictError, match="has ended"):
                 call()
-    assert list(repository.origin.list_refs(layout.CONDEMNED_PREFIX))
+    assert not list(repository.origin.list_refs(layout.CONDEMNED_PREFIX))
 
 
 def test_each_collector_goes_by_its_own_clock(repository: Repository) -> None:

@@ -68,6 +68,7 @@ def commands() -> dict[str, type]:
             (
                 "acstor.cli.image:",
                 "acstor.cli.repository:",
+                "acstor.cli.repository_copy:",
                 "acstor.cli.repository_space:",
                 "acstor.cli.signing:",
             )
@@ -89,7 +90,7 @@ def test_every_command_is_registered() -> None:
     assert set(commands()) == {
         "image_register", "image_list", "image_show", "image_verify", "image_remove",
         "repository_init", "repository_show", "repository_upgrade", "repository_verify", "gc",
-        "repository_keygen", "repository_sign", "repository_space",
+        "repository_keygen", "repository_sign", "repository_space", "repository_copy",
     }  # fmt: skip
     assert isinstance(app.Application().command_manager, commandmanager.CommandManager)
 
