@@ -29,6 +29,7 @@ from acstor.registrar.registration.file_registration import FileRegistrar
 from acstor.registrar.registration.job import ImageJob, OutcomeKind
 from acstor.registrar.registration.jobs import Jobs
 from acstor.registrar.registry_sync import RegistrySync
+from acstor.repository.opening import refuse_backup
 from acstor.repository.origin_reserve import reserved_bytes
 from acstor.repository.repository import Repository
 from acstor.service import Problems, ReconcileLoop, Watchdog
@@ -214,6 +215,7 @@ class RegistrarService:
             if self._origin is None:
                 self._origin = self._open_origin()
             repository = Repository.open(self._origin)
+            refuse_backup(self._origin)
             try:
                 left = empty_spool(self._conf.registrar.spool_path)
             except OSError as error:

@@ -23,7 +23,7 @@ def open_repository(open_origin: Callable[[], Origin]) -> Repository:
     origin = open_origin()
     try:
         repository = Repository.open(origin)
-        _refuse_backup(origin)
+        refuse_backup(origin)
         return repository
     except exception.NotFoundError as error:
         origin.close()
@@ -37,7 +37,7 @@ def open_repository(open_origin: Callable[[], Origin]) -> Repository:
         raise
 
 
-def _refuse_backup(origin: Origin) -> None:
+def refuse_backup(origin: Origin) -> None:
     """Refuse a copy that was not made to be used: its volumes' epochs would be given out twice.
 
     :raises UnavailableError: when it is one.

@@ -24,6 +24,7 @@ from acstor.origin.base import Origin
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images.image_registry import EntryState, ImageRegistry
 from acstor.repository.images.signed_record import RecordVerifier
+from acstor.repository.opening import refuse_backup
 from acstor.repository.repository import Image, Repository
 from acstor.repository.signing.signed_document import UnverifiedError
 from acstor.repository.signing.trusted_keys import TrustedKeys
@@ -68,9 +69,11 @@ class BackEnd:
         :param caller: runs what blocks; ``origin`` goes through it by itself.
         :raises NotFoundError: when there is none.
         :raises UnsupportedError: when it is of a version without what the settings want.
+        :raises UnavailableError: when it is a backup.
         """
         self.settings = settings
         self.repository = Repository.open(origin)
+        refuse_backup(origin)
         self.repository.check_scopes_of(settings.dedup_scope)
         self.volumes = VolumeStore(self.repository)
         self.hosts = hosts
