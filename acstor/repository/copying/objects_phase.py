@@ -161,11 +161,11 @@ class ObjectsPhase:
         size = self.copies.sizes[key]
         try:
             try:
-                self._transfer.verify(key)
+                self._transfer.verify(key, size)
             except UNREADABLE:
                 self._transfer.replace(key, size)
                 self._report.count(objects_replaced=1)
-                self._transfer.verify(key)
+                self._transfer.verify(key, size)
             self._report.count(objects_verified=1)
         except UNREADABLE as error:
             self._fail(key, f"at the destination: {error.message}")

@@ -86,12 +86,16 @@ class Transfer:
         self._destination.put_if_absent(key, [content])
         return Copied(True, found is not None, None if damage is None else damage.message)
 
-    def verify(self, key: str) -> None:
+    def verify(self, key: str, size: int) -> None:
         """Read an object back from the destination.
 
+        :param size: of the object at the source, bytes.
         :raises CorruptError: and the like (``UNREADABLE``) when it is not what its name says.
         """
-        content = content_buffer(self._destination.size(key))
+        found = self._destination.size(key)
+        if found != size:
+            raise exception.CorruptError(f"{key} has {found} bytes instead of {size}")
+        content = content_buffer(size)
         self._read(self._destination, key, content)
         self._check(key, content, self._destination)
 
