@@ -197,7 +197,8 @@ class Copier:
                 self._report.refs_left += 1
             self._progress.advance(1)
         is_pruned = self._settings.prunes and not self._report.damages
-        if is_pruned:
+        if is_pruned or self._settings.is_restore:
+            # Those of a restore are of a run before, which was interrupted while they were written.
             term.become(CopyState.COPYING)
             self._remove_refs()
         marked = MarkedCopy(Repository(self._destination, self._source.format))
@@ -236,7 +237,7 @@ class Copier:
                 self._report.count(**{counter: 1})
 
     def _remove_refs(self) -> None:
-        """Remove from a former copy what the source has no more."""
+        """Remove what the source has no more."""
         for name in sorted(self._stale_refs()):
             self._report.refs_removed += ref_replacement.replace(self._destination, name, None)
 

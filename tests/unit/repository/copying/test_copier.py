@@ -204,6 +204,25 @@ def test_backup_is_restored(cloud: Cloud, destination: base.Origin) -> None:
     assert list(destination.list_refs(layout.CONDEMNED_PREFIX)) == [], "no hold stays"
 
 
+def test_restore_that_is_gone_on_with_has_nothing_of_before(cloud: Cloud) -> None:
+    class Interrupted(memory.MemoryOrigin):
+        is_cut = True
+
+        def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+            if self.is_cut and name.startswith(layout.VOLUME_PREFIX):
+                raise exception.UnavailableError("cut off")
+            return super().swap_ref(name, expected, content)
+
+    destination = Interrupted()
+    with pytest.raises(exception.UnavailableError):
+        copy(cloud.origin, destination, is_restore=True)
+    assert layout.image_ref(image_id(0)) in refs_of(destination)
+    cloud.repository.remove_image(image_id(0))
+    destination.is_cut = False
+    assert copy(cloud.origin, destination, is_restore=True).images == 1
+    assert list(Repository.open(destination).list_image_ids()) == [image_id(1)]
+
+
 def test_unknown_refs_are_in_backups_only(cloud: Cloud, destination: base.Origin) -> None:
     cloud.origin.swap_ref("of-a-newer-release", None, b"x")
     assert copy(cloud.origin, destination).refs_unknown == ["of-a-newer-release"]
