@@ -1,31 +1,23 @@
 """The keys of Ceph that the page for operators has them make."""
 
-import pathlib
-import re
 import urllib.parse
 
 from acstor.origin.rados.origin import NAMESPACE_DEFAULT
+from testbed import ceph_clients
+from testbed.ceph_clients import CONTROLLER, HOST, READER
 from testbed.fixtures.ceph import CephNode
 from tests.ceph import POOL, REF_POOL
 from tests.compliance.origins import RADOS_SECONDS
 
-PAGE = pathlib.Path(__file__).parents[2] / "doc" / "source" / "admin" / "ceph.rst"
-_COMMAND = re.compile(
-    r"# ceph auth get-or-create client\.(?P<name>\S+) mon '(?P<mon>[^']+)' \\\s+"
-    r"osd '(?P<osd>[^']+)'"
-)
-CONTROLLER, HOST, READER = "acstor", "acstor-host", "acstor-reader"
-
 
 def make(node: CephNode, namespace: str = NAMESPACE_DEFAULT, ref_pool: str = POOL) -> None:
     """Make all of them, for the repository in a namespace."""
-    made = set()
-    for found in _COMMAND.finditer(PAGE.read_text()):
-        osd = " ".join(found["osd"].split()).replace("namespace=acstor.", f"namespace={namespace}.")
+    found = ceph_clients.capabilities()
+    assert found.keys() == {CONTROLLER, HOST, READER}
+    for name, allowed in found.items():
+        osd = allowed["osd"].replace("namespace=acstor.", f"namespace={namespace}.")
         osd = osd.replace(f"pool={REF_POOL} ", f"pool={ref_pool} ")
-        node.make_client(f"{found['name']}.{namespace}", mon=found["mon"], osd=osd)
-        made.add(found["name"])
-    assert made == {CONTROLLER, HOST, READER}
+        node.make_client(f"{name}.{namespace}", mon=allowed["mon"], osd=osd)
 
 
 def url(node: CephNode, name: str, namespace: str = NAMESPACE_DEFAULT, ref_pool: str = POOL) -> str:

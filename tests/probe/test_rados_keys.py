@@ -16,6 +16,7 @@ from acstor.origin.rados import doorbell as rados_doorbell
 from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.origin import RadosOrigin
+from testbed.ceph_clients import CONTROLLER, HOST, READER
 from testbed.fixtures import host_volumes
 from testbed.fixtures.ceph import CephNode
 from testbed.fixtures.conditions import wait_for
@@ -23,7 +24,6 @@ from testbed.fixtures.hosts import MIB, Cloud, Host, cloud_in
 from tests.ceph import POOL, REF_POOL
 from tests.compliance.origins import RADOS_SECONDS, rados_origin
 from tests.probe import rados_keys
-from tests.probe.rados_keys import CONTROLLER, HOST, READER
 
 NAMESPACE = "hosts"
 SIZE = 4 * MIB
@@ -191,13 +191,13 @@ def test_host_that_may_not_watch_says_so_once(
 @pytest.fixture
 def cloud(ceph: CephNode, tmp_path: pathlib.Path) -> Iterator[Cloud]:
     rados_keys.make(ceph, NAMESPACE)
-    with cloud_in(tmp_path, rados_keys.url(ceph, rados_keys.CONTROLLER, NAMESPACE)) as running:
+    with cloud_in(tmp_path, rados_keys.url(ceph, CONTROLLER, NAMESPACE)) as running:
         yield running
 
 
 @pytest.fixture
 def add_host(ceph: CephNode, cloud: Cloud) -> Callable[[], Host]:
-    url = rados_keys.url(ceph, rados_keys.HOST, NAMESPACE)
+    url = rados_keys.url(ceph, HOST, NAMESPACE)
     return functools.partial(cloud.add_host, origin={"url": url})
 
 
