@@ -9,7 +9,8 @@ from testbed import exception
 from testbed.guest import recipe
 from testbed.guest.build import GuestImage, build_guest
 from testbed.onebox import environment, network, services, steps, unit
-from testbed.onebox.configuration import block_storage, files
+from testbed.onebox.ceph import Ceph
+from testbed.onebox.configuration import block_storage, ceph, files
 from testbed.onebox.control_plane import ControlPlane
 from testbed.onebox.databases import SYNCHRONIZED, Databases
 from testbed.onebox.directory import OneBoxDirectory
@@ -22,6 +23,12 @@ from testbed.run_directory import DEFAULT_ROOT
 HOSTS_TIMEOUT_S = 180.0
 COMMAND_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.5
+#: Steps before the start of each daemon of Ceph.
+_CEPH_STEPS = {
+    "ceph-mon": ("monitor",),
+    "ceph-osd": ("OSD",),
+    "ceph-mgr": ("ceph-mon on controller",),
+}
 
 
 def hosts_of(directory: OneBoxDirectory, settings: Settings) -> dict[str, Host]:
@@ -48,6 +55,7 @@ class BringUp:
         self._control = ServiceControl(directory, self._hosts)
         self._controller = self._hosts[network.CONTROLLER]
         self._databases = Databases(directory, self._controller)
+        self._ceph = Ceph(directory, self._hosts, self._control)
         self._guest: GuestImage | None = None
         self._services: list[Service] = []
 
@@ -93,14 +101,18 @@ class BringUp:
     def plan(self) -> list[steps.Step]:
         """Return the steps from the hosts to the cloud; ACStor's programs are installed."""
         self._services = services.all_services(
-            self._directory, self._settings.compute_names, with_acstor=self._settings.with_acstor
-        )
+            self._directory, self._settings.compute_names, with_acstor=self._settings.with_acstor,
+            with_ceph=self._settings.with_ceph,
+        )  # fmt: skip
+        before = ("hosts", "cluster") if self._settings.with_ceph else ("hosts",)
         plan = [
             steps.Step("hosts", self._start_hosts),
             steps.Step("databases", self._databases.install, ("hosts",)),
-            steps.Step("repository", self._make_repository, ("hosts",)),
+            steps.Step("repository", self._make_repository, before),
         ]
         plan += self._infrastructure_steps()
+        if self._settings.with_ceph:
+            plan += self._ceph_steps()
         filled = ("database content",)
         # A cache is restored when the hosts start.
         if self._databases.are_complete or self._databases.cached.is_dir():
@@ -150,6 +162,8 @@ class BringUp:
                 "nova-conductor on controller", "keystone on controller", "placement on controller",
                 f"libvirtd on {service.host}", *ours,
             )  # fmt: skip
+        if service.name in _CEPH_STEPS:
+            return _CEPH_STEPS[service.name]
         if service.name in ("ovs-vswitchd", "neutron-openvswitch-agent"):
             needed = "ovsdb-server" if service.name == "ovs-vswitchd" else "ovs-vswitchd"
             return (f"{needed} on {service.host}", "rabbitmq")
@@ -171,6 +185,14 @@ class BringUp:
             steps.Step("mariadb", functools.partial(self._control.start, mariadb), ("databases",)),
             steps.Step("rabbitmq", functools.partial(self._control.start, rabbitmq), ("hosts",)),
             steps.Step("memcached", functools.partial(self._control.start, memcached), ("hosts",)),
+        ]
+
+    def _ceph_steps(self) -> list[steps.Step]:
+        return [
+            steps.Step("monitor", self._ceph.make_monitor, ("hosts",)),
+            steps.Step("OSD", self._ceph.make_osd, ("ceph-mon on controller",)),
+            steps.Step("pools", self._ceph.make_pools, ("ceph-mon on controller",)),
+            steps.Step("cluster", self._ceph.complete, ("pools", "ceph-osd on controller")),
         ]
 
     def _filling_steps(self) -> list[steps.Step]:
@@ -221,7 +243,7 @@ class BringUp:
             self._databases.restore()
         changed = files.write_all(self._directory, self._settings)
         files.give_to_user(self._directory, self._settings)
-        self._controller.start(files.controller_binds(self._directory))
+        self._controller.start(files.controller_binds(self._directory), [ceph.RUN])
         for name in self._settings.compute_names:
             binds = files.compute_binds(self._directory, name)
             self._hosts[name].start(binds, ["/run/sshd"])
@@ -232,7 +254,9 @@ class BringUp:
     def _stop_changed(self, changed: set[tuple[str, str]]) -> None:
         """Stop what runs with another configuration, or is not to run any more."""
         names = self._settings.compute_names
-        known = services.all_services(self._directory, names, with_acstor=True)
+        known = services.all_services(
+            self._directory, names, with_acstor=True, with_ceph=self._settings.with_ceph
+        )
         for service in reversed(known):
             is_wanted = self._settings.with_acstor or not service.is_acstor
             if (service.host, service.configuration) in changed or not is_wanted:
@@ -241,7 +265,7 @@ class BringUp:
     def _make_repository(self) -> None:
         """Make the repository in the origin, as an operator does before the first image."""
         if self._settings.with_acstor and not (self._directory.shared / "origin/format").exists():
-            # As the user who writes to it.
+            # As the user who writes to it. Where there is one, in a Ceph, it makes none.
             init = unit.command(
                 "acstor-registrar",
                 (self._directory.program("acstor"), "repository", "init"),

@@ -21,7 +21,9 @@ def choose(
     """
     settings = Settings.load(directory)
     # Also those of ACStor that up was told to leave out: a test may start them later.
-    known = services.all_services(directory, settings.compute_names, with_acstor=True)
+    known = services.all_services(
+        directory, settings.compute_names, with_acstor=True, with_ceph=settings.with_ceph
+    )
     chosen = [
         service
         for service in known
@@ -45,7 +47,10 @@ def restart_configured(directory: OneBoxDirectory, changed: set[tuple[str, str]]
     settings = Settings.load(directory)
     hosts = bring_up.hosts_of(directory, settings)
     control = ServiceControl(directory, hosts)
-    for service in services.all_services(directory, settings.compute_names, with_acstor=True):
+    known = services.all_services(
+        directory, settings.compute_names, with_acstor=True, with_ceph=settings.with_ceph
+    )
+    for service in known:
         is_changed = (service.host, service.configuration) in changed
         if is_changed and hosts[service.host].is_running(service.name):
             control.stop(service)

@@ -14,6 +14,7 @@ from acstor.exception import AcstorError
 from testbed import interruption
 from testbed.exception import TestbedError
 from testbed.onebox import network
+from testbed.onebox.configuration.acstor import Origin
 from testbed.onebox.configuration.writer import Override
 from testbed.onebox.directory import DEFAULT_PATH, OneBoxDirectory
 from testbed.onebox.settings import Settings
@@ -59,6 +60,10 @@ def _add_up_and_down(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     up.add_argument(
         "--tls", action=argparse.BooleanOptionalAction, help="certificates for the data planes"
     )
+    up.add_argument(
+        "--origin", type=Origin, choices=list(Origin),
+        help="a folder that all hosts share (posix, the default), or a Ceph on the controller",
+    )  # fmt: skip
     up.add_argument(
         "--option", action="append", type=_override, default=[],
         metavar="FILE:GROUP.OPTION=VALUE", help="see 'set'",
@@ -144,6 +149,8 @@ def _up(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
         settings = dataclasses.replace(settings, compute_hosts=arguments.hosts)
     if arguments.tls is not None:
         settings = dataclasses.replace(settings, tls=arguments.tls)
+    if arguments.origin is not None:
+        settings = settings.with_origin(arguments.origin, directory)
     network.compute_names(settings.compute_hosts)
     with directory.locked():
         BringUp(directory, settings, _report_since(started), arguments.wheel).run()
@@ -198,8 +205,9 @@ def _status(directory: OneBoxDirectory, arguments: argparse.Namespace) -> int:
     settings = Settings.load(directory)
     hosts = bring_up.hosts_of(directory, settings)
     wanted = services.all_services(
-        directory, settings.compute_names, with_acstor=settings.with_acstor
-    )
+        directory, settings.compute_names, with_acstor=settings.with_acstor,
+        with_ceph=settings.with_ceph,
+    )  # fmt: skip
     found = status.service_statuses(directory, hosts, wanted)
     if arguments.format == "json":
         _say(json.dumps([dataclasses.asdict(entry) for entry in found], indent=2))

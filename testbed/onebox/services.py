@@ -6,10 +6,12 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
+from testbed.ceph_cluster import MANAGER, MONITOR
 from testbed.onebox import network, unit
 from testbed.onebox.configuration import (  # fmt: skip
     acstor,
     block_storage,
+    ceph,
     compute,
     endpoints,
     infrastructure,
@@ -159,6 +161,21 @@ def infrastructure_services() -> list[Service]:
     ]  # fmt: skip
 
 
+def ceph_services() -> list[Service]:
+    """Return the daemons of the Ceph that is the origin, the monitor first."""
+
+    def daemon(kind: str, name: str, ready: Readiness, port: int | None = None) -> Service:
+        # As root: what they write is in a folder of their own.
+        argv = (f"/usr/bin/ceph-{kind}", "--foreground", f"--id={name}")
+        return Service(f"ceph-{kind}", network.CONTROLLER, argv, ready=ready, port=port)
+
+    return [
+        daemon("mon", MONITOR, listens(ceph.PORT), ceph.PORT),
+        daemon("osd", "0", logs("ceph-osd", "state: booting -> active")),
+        daemon("mgr", MANAGER, logs("ceph-mgr", "Activating!")),
+    ]
+
+
 def control_services(directory: OneBoxDirectory) -> list[Service]:
     """Return the services of OpenStack on the controller, Keystone first."""
     nova = {"OS_NOVA_CONFIG_DIR": "/etc/nova"}
@@ -304,7 +321,11 @@ def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
 
 
 def all_services(
-    directory: OneBoxDirectory, compute_names: list[str], *, with_acstor: bool
+    directory: OneBoxDirectory,
+    compute_names: list[str],
+    *,
+    with_acstor: bool,
+    with_ceph: bool = False,
 ) -> list[Service]:
     """Return every service of a one-box, in the order in which they may be started."""
 
@@ -313,7 +334,8 @@ def all_services(
 
     # cinder-volume opens volumes through the data plane of its host, as nova-compute does.
     found = [
-        *infrastructure_services(), *ours(network.CONTROLLER), *control_services(directory),
+        *infrastructure_services(), *(ceph_services() if with_ceph else []),
+        *ours(network.CONTROLLER), *control_services(directory),
     ]  # fmt: skip
     for host in compute_names:
         found += [*ours(host), *host_services(directory, host)]

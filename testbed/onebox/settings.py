@@ -6,6 +6,7 @@ from typing import Self
 
 from testbed import exception
 from testbed.onebox import network
+from testbed.onebox.configuration.acstor import Origin
 from testbed.onebox.configuration.writer import Configuration, Override
 from testbed.onebox.directory import OneBoxDirectory
 
@@ -18,6 +19,7 @@ class Settings:
     with_acstor: bool = True
     #: Whether data planes authenticate each other.
     tls: bool = False
+    origin: Origin = Origin.POSIX
     #: Options over the ones that every one-box has.
     overrides: tuple[Override, ...] = ()
 
@@ -25,6 +27,23 @@ class Settings:
     def compute_names(self) -> list[str]:
         """Return the names of the compute hosts."""
         return network.compute_names(self.compute_hosts)
+
+    @property
+    def with_ceph(self) -> bool:
+        """Return whether a Ceph runs on the controller."""
+        return self.origin is Origin.CEPH
+
+    def with_origin(self, origin: Origin, directory: OneBoxDirectory) -> Self:
+        """Return the settings with another origin, which only a one-box that is not made yet takes.
+
+        :raises TestbedError: when the one-box has another one: what is in it would be lost.
+        """
+        if directory.settings.exists() and origin is not self.origin:
+            raise exception.TestbedError(
+                f"the one-box in {directory.path} has its origin in {self.origin}",
+                hint="take it down first, or choose another --directory",
+            )
+        return dataclasses.replace(self, origin=origin)
 
     def override(self, file: str, configuration: Configuration) -> Configuration:
         """Return a configuration with the overrides of its file put in."""
@@ -56,4 +75,5 @@ class Settings:
                 f"there is no one-box in {directory.path}", hint="tools/onebox up makes one"
             ) from error
         overrides = tuple(Override(**entry) for entry in kept.pop("overrides"))
-        return cls(overrides=overrides, **kept)
+        origin = Origin(kept.pop("origin", Origin.POSIX))
+        return cls(overrides=overrides, origin=origin, **kept)

@@ -1,6 +1,8 @@
 """ACStor's configuration: of the controller, and of a compute host."""
 
-from testbed.onebox.configuration import endpoints, image
+import enum
+
+from testbed.onebox.configuration import ceph, endpoints, image
 from testbed.onebox.configuration.writer import Configuration
 from testbed.onebox.network import CONTROLLER, CONTROLLER_ADDRESS
 
@@ -33,7 +35,16 @@ METRICS_PORT = 9471
 LINK_SPEED = 100
 
 
-def acstor_controller(shared: str, *, tls: bool) -> Configuration:
+class Origin(enum.StrEnum):
+    """Kind of the origin."""
+
+    POSIX = "posix"
+    """A folder that all hosts share."""
+    CEPH = "ceph"
+    """Pools of a Ceph that runs on the controller."""
+
+
+def acstor_controller(shared: str, *, tls: bool, origin: Origin = Origin.POSIX) -> Configuration:
     """Return the acstor.conf of the controller: its services and the operator's commands.
 
     It has a data plane too, through which Cinder itself opens volumes.
@@ -41,6 +52,8 @@ def acstor_controller(shared: str, *, tls: bool) -> Configuration:
     :param shared: folder that all hosts share.
     """
     found = _host(shared, CONTROLLER, CONTROLLER_ADDRESS, CONTROLLER_STORE_CAPACITY, tls=tls)
+    if origin is Origin.CEPH:
+        found["origin"] = {"url": ceph.controller_url()}
     return {
         **found,
         "DEFAULT": {**found["DEFAULT"], **acstor_secrets()["DEFAULT"]},
@@ -50,10 +63,15 @@ def acstor_controller(shared: str, *, tls: bool) -> Configuration:
     }
 
 
-def acstor_compute(shared: str, name: str, address: str, *, tls: bool) -> Configuration:
+def acstor_compute(
+    shared: str, name: str, address: str, *, tls: bool, origin: Origin = Origin.POSIX
+) -> Configuration:
     """Return the acstor.conf of holder, data plane and agent."""
+    found = _host(shared, name, address, STORE_CAPACITY, tls=tls)
+    if origin is Origin.CEPH:
+        found["origin"] = {"url": ceph.host_url()}
     return {
-        **_host(shared, name, address, STORE_CAPACITY, tls=tls),
+        **found,
         "image_links": {"enabled": "true", "scan_interval": "5"},
     }
 
@@ -63,7 +81,9 @@ def acstor_secrets() -> Configuration:
     return {"DEFAULT": {"transport_url": endpoints.TRANSPORT_URL}}
 
 
-def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> Configuration:
+def _host(
+    shared: str, name: str, address: str, capacity: str, *, tls: bool
+) -> dict[str, dict[str, str]]:
     return {
         **_acstor(name, shared),
         "store": {"capacity": capacity},
@@ -92,7 +112,7 @@ def _host(shared: str, name: str, address: str, capacity: str, *, tls: bool) -> 
     }
 
 
-def _acstor(name: str, shared: str) -> Configuration:
+def _acstor(name: str, shared: str) -> dict[str, dict[str, str]]:
     return {
         "DEFAULT": {"host": name},
         "origin": {"url": f"posix://{shared}/origin"},

@@ -10,6 +10,7 @@ from testbed.onebox import accounts, certificates, network
 from testbed.onebox.configuration import (  # fmt: skip
     acstor,
     block_storage,
+    ceph,
     compute,
     identity,
     image,
@@ -30,6 +31,7 @@ _SECRET_OF_GROUP = 0o640
 #: host they fit into every one-box.
 _CONTROLLER_STATE = {
     "acstor": acstor.STATE,
+    "ceph": ceph.STATE,
     "cinder": block_storage.STATE,
     "glance": image.STATE,
     "keystone": identity.STATE,
@@ -46,9 +48,10 @@ OF_THE_RELEASE = (
     ("cinder", "resource_filters.json"),
 )
 _CONTROLLER_ETC = (
-    "acstor", "cinder", "glance", "keystone", "mysql", "neutron", "nova", "placement", "rabbitmq",
+    "acstor", "ceph", "cinder", "glance", "keystone", "mysql", "neutron", "nova", "placement",
+    "rabbitmq",
 )  # fmt: skip
-_COMPUTE_ETC = ("acstor", "libvirt", "neutron", "nova", "ssh")
+_COMPUTE_ETC = ("acstor", "ceph", "libvirt", "neutron", "nova", "ssh")
 #: The data of a compute host's services. Both hosts see them at the same place: a server that
 #: migrates names its files by their path.
 _COMPUTE_STATE = {
@@ -138,7 +141,9 @@ def _write_controller(directory: OneBoxDirectory, settings: Settings) -> set[tup
         "nova/nova.conf": compute.nova_controller(venv, with_acstor=settings.with_acstor),
         "cinder/cinder.conf": block_storage.cinder(venv, with_acstor=settings.with_acstor),
         "neutron/neutron.conf": networking.neutron(venv),
-        "acstor/acstor.conf": acstor.acstor_controller(str(directory.shared), tls=settings.tls),
+        "acstor/acstor.conf": acstor.acstor_controller(
+            str(directory.shared), tls=settings.tls, origin=settings.origin
+        ),
     }
     files = {
         "nova/nova.conf": "nova",
@@ -175,7 +180,9 @@ def _write_compute(
     )
     if settings.tls:
         certificates.make(directory, name)
-    ours = acstor.acstor_compute(str(directory.shared), name, address, tls=settings.tls)
+    ours = acstor.acstor_compute(
+        str(directory.shared), name, address, tls=settings.tls, origin=settings.origin
+    )
     configurations = {
         "nova/nova.conf": settings.override("nova-compute", nova),
         "neutron/neutron.conf": settings.override(
@@ -202,6 +209,9 @@ def _write_host(directory: OneBoxDirectory, settings: Settings, name: str) -> No
     writer.write(etc / "sudoers", infrastructure.sudoers(str(directory.venv)), 0o440)
     share = block_storage.mount_program(str(directory.shared / "volumes"))
     writer.write(etc / "mount.nfs", share, 0o755)
+    (etc / "ceph").mkdir(parents=True, exist_ok=True)
+    if settings.with_ceph:
+        writer.write(etc / "ceph/ceph.conf", writer.render(ceph.ceph()))
 
 
 def _write_ssh(directory: OneBoxDirectory, ssh: pathlib.Path, address: str) -> None:

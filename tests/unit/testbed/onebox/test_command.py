@@ -35,7 +35,14 @@ def test_down_of_nothing_makes_nothing() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["up", "--option", "nova"], ["up", "--hosts", "many"], ["set", "nova:x=1"], ["restart"], []],
+    [
+        ["up", "--option", "nova"],
+        ["up", "--hosts", "many"],
+        ["up", "--origin", "nfs"],
+        ["set", "nova:x=1"],
+        ["restart"],
+        [],
+    ],
 )
 def test_a_wrong_command_line_is_refused(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

@@ -2,17 +2,22 @@
 
 import logging
 import pathlib
+import urllib.parse
 
 import pytest
 from oslo_config import cfg
 from oslo_log import log
 
 from acstor.conf import loading
-from testbed import processes
+from acstor.origin.rados import cluster
+from acstor.origin.rados.origin import RadosOrigin
+from testbed import ceph_clients, processes
+from testbed.doubles.memory_rados import MemoryRados
 from testbed.onebox import network
 from testbed.onebox.configuration import (  # fmt: skip
     acstor,
     block_storage,
+    ceph,
     compute,
     files,
     infrastructure,
@@ -114,14 +119,22 @@ def test_nothing_listens_at_a_wildcard() -> None:
     assert not [text for text in texts if "0.0.0.0" in text or "::" in text]
 
 
+def acstor_of(name: str, origin: acstor.Origin) -> Configuration:
+    if name == "controller":
+        return acstor.acstor_controller("/shared", tls=True, origin=origin)
+    address = network.address_of(name)
+    return acstor.acstor_compute("/shared", name, address, tls=True, origin=origin)
+
+
+@pytest.mark.parametrize("origin", list(acstor.Origin))
 @pytest.mark.parametrize("name", ["controller", "compute1"])
 def test_acstor_knows_every_option_that_it_is_given(
-    name: str, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+    name: str,
+    origin: acstor.Origin,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    if name == "controller":
-        configuration = acstor.acstor_controller("/shared", tls=True)
-    else:
-        configuration = acstor.acstor_compute("/shared", name, network.address_of(name), tls=True)
+    configuration = acstor_of(name, origin)
     path = tmp_path / "acstor.conf"
     path.write_text(render(configuration))
     conf = loading.load("acstor-agent", ["--config-file", str(path)], log.register_options)
@@ -129,6 +142,23 @@ def test_acstor_knows_every_option_that_it_is_given(
         loading.warn_of_unknown(conf)
     assert caplog.messages == []
     assert conf.host == name
+    assert conf.origin.url.startswith({"posix": "posix:///", "ceph": "rados://"}[origin])
+
+
+@pytest.mark.parametrize("name", ["controller", "compute1"])
+def test_origin_in_ceph_is_opened_as_a_client_of_the_guide_who_may_use_its_pools(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "distributed", lambda: MemoryRados().binding)
+    url = urllib.parse.urlsplit(str(acstor_of(name, acstor.Origin.CEPH)["origin"]["url"]))
+    RadosOrigin.from_url(url)
+    client, _, pool = url.netloc.partition("@")
+    query = urllib.parse.parse_qs(url.query)
+    osd = ceph_clients.capabilities()[client]["osd"]
+    for each in (pool, *query["stripe_pool"]):
+        assert f"pool={each} namespace=acstor." in osd
+    assert query.get("role") == (None if name == "controller" else ["host"])
+    assert "conf" not in query  # so it is in the place that Ceph's own clients look at
 
 
 def test_every_database_is_created() -> None:
@@ -219,8 +249,22 @@ class TestFiles:
         assert files.write_all(directory, Settings(tls=True)) == set()
         assert (directory.etc("compute1") / "acstor/tls/host.pem").read_bytes() == before
 
-    def test_what_a_host_mounts_is_there(self, directory: OneBoxDirectory) -> None:
-        files.write_all(directory, Settings())
+    def test_hosts_find_the_ceph_that_is_the_origin(self, directory: OneBoxDirectory) -> None:
+        files.write_all(directory, Settings(origin=acstor.Origin.CEPH))
+        texts = {
+            (directory.etc(name) / "ceph/ceph.conf").read_text()
+            for name in ("controller", "compute1", "compute2")
+        }
+        (text,) = texts
+        assert f"mon host = {ceph.CLUSTER.monitors}\n" in text
+        assert network.CONTROLLER_ADDRESS in ceph.CLUSTER.monitors
+        assert "auth client required = cephx\n" in text
+
+    @pytest.mark.parametrize("origin", list(acstor.Origin))
+    def test_what_a_host_mounts_is_there(
+        self, directory: OneBoxDirectory, origin: acstor.Origin
+    ) -> None:
+        files.write_all(directory, Settings(origin=origin))
         binds = files.controller_binds(directory) + files.compute_binds(directory, "compute2")
         assert [str(source) for source, _ in binds if not source.exists()] == []
 

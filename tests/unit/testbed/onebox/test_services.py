@@ -8,6 +8,7 @@ import pytest
 
 from testbed.onebox import services
 from testbed.onebox.bring_up import BringUp
+from testbed.onebox.configuration.acstor import Origin
 from testbed.onebox.directory import OneBoxDirectory
 from testbed.onebox.host import Host
 from testbed.onebox.settings import Settings
@@ -106,11 +107,23 @@ def test_what_a_killed_service_left_is_not_its_successors(tmp_path: pathlib.Path
     assert not is_ready(host)
 
 
+def test_ceph_is_there_where_it_is_the_origin_and_starts_before_what_uses_it(
+    directory: OneBoxDirectory,
+) -> None:
+    daemons = ["ceph-mon@controller", "ceph-osd@controller", "ceph-mgr@controller"]
+    without = names(services.all_services(directory, HOSTS, with_acstor=True))
+    order = names(services.all_services(directory, HOSTS, with_acstor=True, with_ceph=True))
+    assert sorted(set(order) - set(without)) == sorted(daemons)
+    assert [name for name in order if name in daemons] == daemons
+    assert order.index(daemons[-1]) < order.index("acstor-dataplane@controller")
+
+
+@pytest.mark.parametrize("origin", list(Origin))
 @pytest.mark.parametrize("with_acstor", [True, False])
 def test_every_step_of_up_follows_steps_that_exist(
-    directory: OneBoxDirectory, with_acstor: bool, monkeypatch: pytest.MonkeyPatch
+    directory: OneBoxDirectory, with_acstor: bool, origin: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(with_acstor=with_acstor)
+    settings = Settings(with_acstor=with_acstor, origin=origin)
     for is_filled in (False, True):
         monkeypatch.setattr(
             "testbed.onebox.databases.Databases.are_complete", is_filled, raising=True
@@ -124,7 +137,9 @@ def test_every_step_of_up_follows_steps_that_exist(
         for step in plan:
             assert set(step.after) <= set(known), step.name
         started = {name for name in known if " on " in name}
-        wanted = services.all_services(directory, HOSTS, with_acstor=with_acstor)
+        wanted = services.all_services(
+            directory, HOSTS, with_acstor=with_acstor, with_ceph=settings.with_ceph
+        )
         infrastructure = {"mariadb", "rabbitmq", "memcached"}
         assert started == {
             f"{service.name} on {service.host}"

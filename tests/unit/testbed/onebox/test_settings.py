@@ -5,6 +5,7 @@ import pathlib
 import pytest
 
 from testbed.exception import TestbedError
+from testbed.onebox.configuration.acstor import Origin
 from testbed.onebox.configuration.writer import Override
 from testbed.onebox.directory import OneBoxDirectory
 from testbed.onebox.settings import Settings
@@ -19,9 +20,31 @@ def directory() -> OneBoxDirectory:
 
 def test_load_returns_what_was_saved(tmp_path: pathlib.Path, directory: OneBoxDirectory) -> None:
     directory.settings = tmp_path / "settings.json"
-    settings = Settings(compute_hosts=3, with_acstor=False, overrides=(INTERVAL,))
+    settings = Settings(
+        compute_hosts=3, with_acstor=False, origin=Origin.CEPH, overrides=(INTERVAL,)
+    )
     settings.save(directory)
     assert Settings.load(directory) == settings
+
+
+def test_settings_of_before_have_the_origin_of_before(
+    tmp_path: pathlib.Path, directory: OneBoxDirectory
+) -> None:
+    directory.settings = tmp_path / "settings.json"
+    directory.settings.write_text('{"compute_hosts": 1, "overrides": []}')
+    assert Settings.load(directory).origin is Origin.POSIX
+
+
+def test_origin_is_chosen_once(tmp_path: pathlib.Path, directory: OneBoxDirectory) -> None:
+    """What is in the origin would be lost without a word."""
+    directory.settings = tmp_path / "settings.json"
+    settings = Settings().with_origin(Origin.CEPH, directory)
+    assert settings.with_ceph
+    settings.save(directory)
+    assert settings.with_origin(Origin.CEPH, directory) == settings
+    with pytest.raises(TestbedError, match="has its origin in ceph") as caught:
+        settings.with_origin(Origin.POSIX, directory)
+    assert "take it down" in caught.value.hint
 
 
 def test_load_without_a_one_box_says_what_to_do(directory: OneBoxDirectory) -> None:
