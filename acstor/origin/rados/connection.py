@@ -2,6 +2,18 @@
 
 import dataclasses
 
+LATE_SHARE = 0.25
+"""Share of the deadline after which librados takes an operation for late, and looks for such ones.
+
+It asks the monitors for the newest map then, and only then for another one: the map that it asks
+for when it loses an OSD may be one too old. With an OSD that has started again at its former port,
+operations that end before they are late, as with librados' own ten seconds, would end so for ever.
+"""
+LATE_SECONDS_MAX = 10.0
+"""Seconds after which operations are late by default; they are with longer deadlines."""
+TICK_SECONDS_MAX = 5.0
+"""Seconds from one look for late operations to the next by default."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Connection:
@@ -18,11 +30,14 @@ class Connection:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of librados, all of which would be no deadline by default, or a long one."""
+        """Options of librados: deadlines, of which there are none by default, and what fits them."""
         seconds = f"{self.timeout_seconds:g}"
+        share = self.timeout_seconds * LATE_SHARE
         return {
             "rados_osd_op_timeout": seconds,
             "rados_mon_op_timeout": seconds,
             # It takes whole seconds only, and none for no end.
             "client_mount_timeout": str(max(1, round(self.timeout_seconds))),
+            "objecter_timeout": f"{min(LATE_SECONDS_MAX, share):g}",
+            "objecter_tick_interval": f"{min(TICK_SECONDS_MAX, share):g}",
         }

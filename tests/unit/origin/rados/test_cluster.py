@@ -49,6 +49,16 @@ class SlowRados(memory_rados.MemoryRados):
         return SlowHandle(self)
 
 
+@pytest.mark.parametrize("seconds", [0.5, 10.0, 600.0])
+def test_operation_is_late_before_it_ends(seconds: float) -> None:
+    """What never is late never asks for a newer map: an OSD that restarted would not be found."""
+    options = {name: float(text) for name, text in Connection("", "", seconds).options.items()}
+    late, tick = options["objecter_timeout"], options["objecter_tick_interval"]
+    assert 0 < late <= 10
+    assert 0 < tick <= 5
+    assert late + tick < options["rados_osd_op_timeout"] == seconds
+
+
 def test_call_that_waits_for_another_ones_connecting_has_a_deadline() -> None:
     rados = SlowRados()
     cluster = Cluster(CONNECTION, rados.binding)
