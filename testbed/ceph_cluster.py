@@ -20,11 +20,13 @@ MANAGER_MODULES = (
     "rbd_support", "status", "telemetry", "volumes",
 )  # fmt: skip
 """Those that are loaded whatever is enabled: here without use, 300 MB, and most of the start."""
+DAEMONS = ("mon", "osd", "mgr")
+"""Kinds of daemons, and their sections of ceph.conf."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """A cluster that is to be made.
+    """A cluster to make.
 
     :param address: where all daemons listen.
     :param ports: of the monitor: of the newer protocol, and of the older one.
@@ -69,8 +71,6 @@ class Cluster:
             "mon data": f"{self.data}/mon",
             "osd data": f"{self.data}/osd.$id",
             "mgr data": f"{self.data}/mgr",
-            "run dir": self.run,
-            "admin socket": f"{self.run}/$name.asok",
             "osd objectstore": "bluestore",
             "bluestore block size": str(self.osd_bytes),
             "osd memory target": str(896 << 20),
@@ -81,6 +81,10 @@ class Cluster:
             "mgr initial modules": "",
             "mgr disabled modules": ",".join(MANAGER_MODULES),
         }
+
+    def daemon_options(self) -> dict[str, str]:
+        """Return what the section of each kind of daemon has, and clients have not."""
+        return {"run dir": self.run, "admin socket": f"{self.run}/$name.asok"}
 
     def folders(self, osd_count: int = 1) -> Iterator[str]:
         """Yield the directories of the daemons' data."""

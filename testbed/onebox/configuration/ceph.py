@@ -3,12 +3,11 @@
 import uuid
 
 from testbed.ceph_clients import CONTROLLER, HOST
-from testbed.ceph_cluster import Cluster
+from testbed.ceph_cluster import DAEMONS, Cluster
 from testbed.onebox.configuration.writer import Configuration
 from testbed.onebox.network import CONTROLLER_ADDRESS
 
 CONFIG_FOLDER = "/etc/ceph"
-CONFIG_FILE = f"{CONFIG_FOLDER}/ceph.conf"
 STATE = "/var/lib/ceph"
 RUN = "/run/ceph"
 PORT = 3300
@@ -21,12 +20,12 @@ PLACEMENT_GROUPS = 8
 #: One-boxes do not meet, so all of them have the same one.
 _FSID = uuid.uuid5(uuid.NAMESPACE_DNS, "ceph.onebox.acstor")
 CLUSTER = Cluster(str(_FSID), CONTROLLER_ADDRESS, (PORT, _OLDER_PORT), STATE, RUN, OSD_BYTES)
-_DAEMONS = ("mon", "osd", "mgr")
 
 
 def ceph() -> Configuration:
     """Return ceph.conf, the same on all hosts; only the controller has the daemons' keyring."""
     daemon = {
+        **CLUSTER.daemon_options(),
         "keyring": CLUSTER.keyring,
         "log to file": "false",
         "log to stderr": "true",
@@ -34,7 +33,7 @@ def ceph() -> Configuration:
     }
     return {
         "global": CLUSTER.options(),
-        **dict.fromkeys(_DAEMONS, daemon),
+        **dict.fromkeys(DAEMONS, daemon),
         "client.admin": {"keyring": CLUSTER.keyring},
     }
 
