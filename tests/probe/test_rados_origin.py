@@ -26,6 +26,8 @@ from tests.probe import rados_calls
 
 CONTENT = bytes(range(256)) * (9 << 12)
 KEY = "packs/aa/large"
+RESTART_DEADLINE_S = 4.0
+"""No longer than the ten seconds after which librados takes operations for late by default."""
 
 
 class Killed(BaseException):
@@ -216,6 +218,27 @@ def test_osds_that_stop_answering_fail_every_call_until_they_are_back(
             return False
 
     processes.wait_until(is_back, "the OSDs answer", timeout_s=rados_calls.HANGS_AFTER_S)
+    origin.close()
+
+
+def test_osd_that_starts_again_is_found_by_who_writes_meanwhile(ceph: CephNode) -> None:
+    """Both in its first seconds and later: what a client knows of it may be too old by then."""
+    origin = rados_origin(ceph, POOL, RESTART_DEADLINE_S, namespace="restarted")
+    numbers = itertools.count()
+
+    def writes() -> bool:
+        try:
+            return origin.put_if_absent(f"packs/aa/{next(numbers)}", [b"x" * 65536])
+        except exception.UnavailableError:
+            return False
+
+    assert writes()
+    osd = ceph.osds[0]
+    osd.kill()
+    osd.wait(rados_calls.HANGS_AFTER_S)
+    assert not writes()
+    ceph.start_osd()
+    processes.wait_until(writes, "writes pass again", timeout_s=rados_calls.HANGS_AFTER_S)
     origin.close()
 
 

@@ -30,7 +30,7 @@ class Connection:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of librados: deadlines, of which there are none by default, and what fits them."""
+        """Options of librados: deadlines, which it has none of by default, and what fits them."""
         seconds = f"{self.timeout_seconds:g}"
         share = self.timeout_seconds * LATE_SHARE
         return {

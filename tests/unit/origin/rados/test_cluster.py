@@ -51,7 +51,7 @@ class SlowRados(memory_rados.MemoryRados):
 
 @pytest.mark.parametrize("seconds", [0.5, 10.0, 600.0])
 def test_operation_is_late_before_it_ends(seconds: float) -> None:
-    """What never is late never asks for a newer map: an OSD that restarted would not be found."""
+    """An operation that never is late asks for no newer map, and finds no OSD that restarted."""
     options = {name: float(text) for name, text in Connection("", "", seconds).options.items()}
     late, tick = options["objecter_timeout"], options["objecter_tick_interval"]
     assert 0 < late <= 10
