@@ -104,11 +104,11 @@ class BringUp:
             self._directory, self._settings.compute_names, with_acstor=self._settings.with_acstor,
             with_ceph=self._settings.with_ceph,
         )  # fmt: skip
-        before = ("hosts", "cluster") if self._settings.with_ceph else ("hosts",)
+        place = ("cluster",) if self._settings.with_ceph else ()
         plan = [
             steps.Step("hosts", self._start_hosts),
             steps.Step("databases", self._databases.install, ("hosts",)),
-            steps.Step("repository", self._make_repository, before),
+            steps.Step("repository", self._make_repository, ("hosts", *place)),
         ]
         plan += self._infrastructure_steps()
         if self._settings.with_ceph:

@@ -78,7 +78,7 @@ def test_server_boots_from_an_image_that_is_read_from_ceph(
 def test_content_goes_with_the_volume_to_another_host(
     box: RunningBox, volumes: Volumes, guests: list[Instance]
 ) -> None:
-    """What was acknowledged is in the OSD; all of it is there when the other host attaches it."""
+    """The OSD has every write that was acknowledged, and the other host gets all of it."""
     first, second = guests
     volume_id = volumes.create(volume_type=THROUGH)
     written = osd_counters(box)["op_w_in_bytes"]
@@ -143,6 +143,7 @@ def test_guest_waits_for_the_osd_and_goes_on(
         assert "I/O error" not in terminal.run("dmesg")
 
 
+@pytest.mark.extended
 @pytest.mark.disruptive
 def test_acknowledged_writes_outlive_everything_but_the_osd(
     box: RunningBox, tiny: Template, volumes: Volumes, instances: Instances

@@ -36,7 +36,7 @@ def test_settings_of_before_have_the_origin_of_before(
 
 
 def test_origin_is_chosen_once(tmp_path: pathlib.Path, directory: OneBoxDirectory) -> None:
-    """What is in the origin would be lost without a word."""
+    """Another one would begin empty, without a word."""
     directory.settings = tmp_path / "settings.json"
     settings = Settings().with_origin(Origin.CEPH, directory)
     assert settings.with_ceph
