@@ -43,7 +43,7 @@ sources: [{name: meter_source, meters: ['*'], sinks: [meter_sink]}]
 sinks: [{name: meter_sink, publishers: ['gnocchi://?filter_project=service']}]
 """
 BASH_SECONDS = 60
-NOTED = ("apt-get", "cargo", "groupadd", "openstack", "systemctl", "usermod")
+NOTED = ("apt-get", "cargo", "ceph", "groupadd", "openstack", "systemctl", "usermod")
 
 NOTE = """#!/bin/bash
 echo "${0##*/} $*" >>"$SANDBOX/log"
@@ -310,6 +310,29 @@ def test_compute_host_of_several_machines(machine: Machine) -> None:
     assert not list(origin.iterdir())
     started = [line for line in machine.log() if line.startswith("systemctl start")]
     assert [line.split("@")[1] for line in started] == ["a-dataplane.service", "a-agent.service"]
+
+
+def test_origin_in_ceph(machine: Machine) -> None:
+    """The controller makes pool and key, and the repository, which is noted: there is no Ceph."""
+    executable(machine.sandbox / "opt/stack/data/venv/bin/acstor", NOTE)
+    keyring = machine.etc("ceph/ceph.client.acstor.keyring")
+    variables = {"ACSTOR_CEPH_POOL": "pool", "CEPH_CONF_DIR": str(keyring.parent)}
+    done = machine.run(*STACK, services=COMPUTE, is_well=False, variables=variables)
+    assert done.returncode != 0
+    assert "from the controller" in done.stdout + done.stderr
+    keyring.parent.mkdir()
+    keyring.write_text("[client.acstor]\n")
+    machine.run(*STACK, variables=variables)
+    assert keyring.stat().st_mode & 0o777 == 0o600
+    assert machine.acstor().origin.url == "rados://acstor@pool"
+    backend = machine.options("cinder/cinder.conf")["acstor"]
+    assert backend["acstor_origin_url"] == ["rados://acstor@pool"]
+    typed = [line for line in machine.log() if line.startswith(("ceph ", "acstor "))]
+    assert typed[0] == "ceph osd pool create pool 8"
+    allowed = "osd allow rw pool=pool namespace=acstor.*"
+    assert [line for line in typed if line.startswith("ceph auth") and allowed in line] != []
+    assert typed[-1].endswith("repository init")
+    assert not (machine.sandbox / "opt/stack/data/acstor/origin").exists()
 
 
 def test_ceilometer_publishes_to_the_policy_service(controller: Machine) -> None:
