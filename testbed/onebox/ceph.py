@@ -70,7 +70,7 @@ class Ceph:
         :raises ToolFailedError: when one of Ceph's programs fails.
         """
         if not self._complete.exists():
-            for pool in (ceph.POOL, ceph.STRIPE_POOL):
+            for pool in (ceph.REF_POOL, ceph.POOL, ceph.STRIPE_POOL):
                 self._run(("ceph", "osd", "pool", "create", pool, str(ceph.PLACEMENT_GROUPS)))
                 self._run(("ceph", "osd", "pool", "application", "enable", pool, "acstor"))
 

@@ -14,8 +14,9 @@ PORT = 3300
 _OLDER_PORT = 6789
 #: Of the OSD's file, of which there is as much as was written.
 OSD_BYTES = 20 << 30
-#: Refs, heads and small objects; and the stripes of large ones.
-POOL, STRIPE_POOL = "acstor", "acstor-stripes"
+#: Heads and small objects; stripes of large ones; and the refs.
+POOL, STRIPE_POOL, REF_POOL = "acstor", "acstor-stripes", "acstor-refs"
+_POOLS_IN_URL = f"{POOL}?stripe_pool={STRIPE_POOL}&ref_pool={REF_POOL}"
 PLACEMENT_GROUPS = 8
 #: One-boxes do not meet, so all of them have the same one.
 _FSID = uuid.uuid5(uuid.NAMESPACE_DNS, "ceph.onebox.acstor")
@@ -45,9 +46,9 @@ def keyring_of(client: str) -> str:
 
 def controller_url() -> str:
     """Return the origin's URL for controllers."""
-    return f"rados://{CONTROLLER}@{POOL}?stripe_pool={STRIPE_POOL}"
+    return f"rados://{CONTROLLER}@{_POOLS_IN_URL}"
 
 
 def host_url() -> str:
     """Return the origin's URL for hosts with volumes."""
-    return f"rados://{HOST}@{POOL}?stripe_pool={STRIPE_POOL}&role=host"
+    return f"rados://{HOST}@{_POOLS_IN_URL}&role=host"

@@ -98,7 +98,7 @@ def test_cluster_has_the_clients_and_the_pools_of_the_guide(box: Box) -> None:
         for pair in capabilities.items():
             assert list(pair) == made[made.index(pair[0]) :][:2]
     pools = [command[4] for command in typed if command[1:4] == ["osd", "pool", "create"]]
-    assert pools == ["acstor", "acstor-stripes"]
+    assert pools == ["acstor-refs", "acstor", "acstor-stripes"]
     assert [command for command in typed if not command[0].startswith("/usr/bin/")] == []
 
 

@@ -155,7 +155,7 @@ def test_origin_in_ceph_is_opened_as_a_client_of_the_guide_who_may_use_its_pools
     client, _, pool = url.netloc.partition("@")
     query = urllib.parse.parse_qs(url.query)
     osd = ceph_clients.capabilities()[client]["osd"]
-    for each in (pool, *query["stripe_pool"]):
+    for each in (pool, *query["stripe_pool"], *query["ref_pool"]):
         assert f"pool={each} namespace=acstor." in osd
     assert query.get("role") == (None if name == "controller" else ["host"])
     assert "conf" not in query  # so it is in the place that Ceph's own clients look at
