@@ -178,10 +178,18 @@ def test_ring_of_a_process_that_ends_at_once_is_heard(
     host = rados_origin(ceph, POOL, namespace="leaving")
     heard = threading.Event()
     host.doorbell().listen(heard.set)
-    for _ in range(3):
+    for _ in range(10):
         assert heard.wait(RADOS_SECONDS)
         heard.clear()
-        command = [sys.executable, "-c", RINGING, POOL, str(ceph.configuration)]
+        command = [
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-c",
+            RINGING,
+            POOL,
+            str(ceph.configuration),
+        ]
         processes.run(command, timeout_s=rados_calls.HANGS_AFTER_S)
     assert heard.wait(RADOS_SECONDS)
     host.close()
