@@ -18,7 +18,7 @@ import pytest
 from acstor import exception
 from acstor.origin import base, memory
 from acstor.repository import layout, pack_filler, pack_reader, upgrade
-from acstor.repository.gc import claim, condemnation
+from acstor.repository.gc import claim, condemnation, garbage
 from acstor.repository.gc.condemnation import State, Tombstone, Tombstones
 from acstor.repository.gc.garbage import Collector, Report
 from acstor.repository.gc.marking import Marker
@@ -98,6 +98,8 @@ def repeatable(seed: int) -> Iterator[None]:
         mock.patch.object(pack_filler, "random_salt", pack_salt),
         mock.patch.object(registration, "random_salt", manifest_salt),
         mock.patch.object(condemnation, "random_nonce", nonce),
+        # Nobody copies here; orders with copies are in copying/test_copies_cut_off.py.
+        mock.patch.object(garbage, "holders", lambda *_: []),
         # Calls from threads of their own would not be steps.
         mock.patch.object(pack_reader, "READERS", 1 << 10),
     ):
