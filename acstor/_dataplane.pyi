@@ -461,6 +461,7 @@ class DataPlane:
         announce: Callable[[Sequence[str], str | None], object],
         spread: float,
         scope: str | None,
+        is_paged: bool,
     ) -> dict[str, Any] | None:
         """Store what was pushed as packs and a manifest; the caller installs it in the record.
 
@@ -471,6 +472,8 @@ class DataPlane:
         :param spread: seconds over which what is stored is spread; 0: at once.
         :param scope: of the names of chunks that the manifest below does not have at their place;
             None: they have plain names.
+        :param is_paged: whether the first manifest of a volume is of version 2, whose packs are of
+            version 2; each later one is of the version of the first.
         :returns: ``manifest`` str, ``content`` bytes, ``folded``: dict with ``volume`` str,
             ``epoch``, ``sequence`` ints of the last log object in it. None: nothing to fold.
         """

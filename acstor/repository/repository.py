@@ -51,6 +51,11 @@ class Format:
     """Size of every chunk of every image, bytes."""
     version: int = FORMAT_VERSION
 
+    @property
+    def has_compressed_images(self) -> bool:
+        """True if new images, and new content of volumes, have manifests and packs of version 2."""
+        return self.version >= COMPRESSED_VERSION
+
     def encode(self) -> bytes:
         """Return the object's content, JSON."""
         fields = {"format": FORMAT_NAME, **dataclasses.asdict(self)}
@@ -175,17 +180,30 @@ class Repository:
         :raises UnavailableError: when the origin does not hold the repository that was opened: its
             file system is not mounted, or is another one.
         """
+        self._format_there()
+
+    def current_format(self) -> Format:
+        """Return the format as it is now: an upgrade may have come after this was opened.
+
+        :raises UnavailableError: as :meth:`check_there`.
+        """
+        is_newest = self.format.version >= FORMAT_VERSION
+        return self.format if is_newest else self._format_there()
+
+    def _format_there(self) -> Format:
         hint = "check that the origin's file system is mounted, and which"
         try:
-            found = Repository.open(self.origin).format.id
+            found = Repository.open(self.origin).format
         except exception.NotFoundError as error:
             raise exception.UnavailableError(
                 "there is no repository in the origin any more", hint=hint
             ) from error
-        if found != self.format.id:
+        if found.id != self.format.id:
             raise exception.UnavailableError(
-                f"the origin holds another repository, {found} and not {self.format.id}", hint=hint
+                f"the origin holds another repository, {found.id} and not {self.format.id}",
+                hint=hint,
             )
+        return found
 
     @property
     def chunk_size(self) -> int:
@@ -200,7 +218,7 @@ class Repository:
     @property
     def has_compressed_images(self) -> bool:
         """True if new images have manifests and packs of version 2."""
-        return self.format.version >= COMPRESSED_VERSION
+        return self.format.has_compressed_images
 
     def check_volumes_allowed(self) -> None:
         """Refuse volumes where an older release might collect what they refer to.

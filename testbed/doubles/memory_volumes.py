@@ -90,6 +90,7 @@ class MemoryVolume:
         self.is_fold_unwanted = threading.Event()
         self.is_folding = False
         self.fold_scope: str | None = None
+        self.is_fold_paged: bool | None = None
         """With which the last fold was asked for."""
         self.overlay: list[str] = []
         """Writes in the local log, the oldest first."""
@@ -398,9 +399,10 @@ class MemoryVolumes:
         announce: Callable[[Sequence[str], str | None], object],
         spread: float,
         scope: str | None,
+        is_paged: bool,
     ) -> dict[str, Any] | None:
         found = self._of(volume)
-        found.fold_scope = scope
+        found.fold_scope, found.is_fold_paged = scope, is_paged
         found.is_folding = True
         try:
             while spread and not found.may_fold.is_set():

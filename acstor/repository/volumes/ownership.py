@@ -10,11 +10,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from acstor import exception
-from acstor.repository.volumes import log_range, record_refs
+from acstor.repository.volumes import log_range
 from acstor.repository.volumes import record as records
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.record import DiskState, Pending, VolumeRecord
 from acstor.repository.volumes.record_refs import Change
+from acstor.repository.volumes.sizes import RecordSizes
 from acstor.repository.volumes.states import VolumeRecordEvent
 
 
@@ -27,7 +28,7 @@ class LogPosition:
     sequence: int
 
 
-class Ownership(record_refs.RecordRefs):
+class Ownership(RecordSizes):
     """Operations of hosts' data planes on volumes' records."""
 
     def acquire(self, volume_id: str, host: str, *, resumed_epoch: int | None = None) -> Change:

@@ -38,7 +38,8 @@ impl Host {
     }
 
     /// Stores what was pushed as packs and a manifest, for the caller to install; what it stores
-    /// is spread over a time, and kept in the chunk store. `scope`: of the names of new chunks.
+    /// is spread over a time, and kept in the chunk store. `scope`: of the names of new chunks;
+    /// `is_paged`: whether the first manifest of a volume is of format 2.
     ///
     /// # Errors
     /// [`HostError::Overlay`]; the fold is given up then.
@@ -47,13 +48,15 @@ impl Host {
         volume: DiskId,
         spread: Duration,
         scope: Option<DedupScope>,
+        is_paged: bool,
         announce: &mut Announce<'_>,
     ) -> Result<Option<FoldMade>, HostError> {
         let owned = self.owned_volume(volume)?;
         let keep = |digest: &Digest, content: &Bytes| {
             self.parts.read_path.keep(*digest, content.clone());
         };
-        let folded = owned.overlay.fold(announce, &FoldHow { spread, keep: &keep, scope });
+        let how = FoldHow { spread, keep: &keep, scope, is_paged };
+        let folded = owned.overlay.fold(announce, &how);
         let folded = folded.inspect_err(|error| {
             if matches!(error, OverlayError::Base(_)) {
                 owned.is_base_damaged.store(true, Ordering::Release);

@@ -10,19 +10,26 @@
 //! the manifest what lies in a region of class `none`.
 
 mod fold_base;
+mod no_base;
 mod paged_base;
+mod stored_packs;
+mod whole_base;
+mod written_chunks;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use acstor_readpath::DiskManifest;
-use acstor_types::{ChunkSize, DedupScope, Digest, DiskId, PackHeader, PackId, PackSalt, is_zero};
+use acstor_types::{ChunkSize, DedupScope, Digest, DiskId, PackId, is_zero};
 use bytes::Bytes;
 use hashbrown::HashMap;
 
-use self::fold_base::{Changes, FoldBase, Made, NewPack, WholeBase};
+use self::fold_base::{Changes, FoldBase, Made, NewPack};
+use self::no_base::NoBase;
 use self::paged_base::PagedBase;
+use self::whole_base::WholeBase;
+use self::written_chunks::WrittenChunks;
 use crate::core::Core;
 use crate::push::cadence::Pace;
 use crate::push::origin_log_size::LogSize;
@@ -74,18 +81,23 @@ pub struct FoldHow<'a> {
     pub keep: &'a Keep<'a>,
     /// Scope of the names of chunks that the base does not have; `None`: they have plain names.
     pub scope: Option<DedupScope>,
+    /// True if the first manifest of a volume is one of format 2, whose packs are of version 2. Later ones
+    /// are of the format of the first.
+    pub is_paged: bool,
 }
 
 impl Default for FoldHow<'_> {
-    /// At once, its chunks are kept by nobody and have plain names.
+    /// At once, its chunks are kept by nobody and have plain names, and a first manifest is of format 1.
     fn default() -> Self {
-        FoldHow { spread: Duration::ZERO, keep: &|_, _| {}, scope: None }
+        FoldHow { spread: Duration::ZERO, keep: &|_, _| {}, scope: None, is_paged: false }
     }
 }
 
 impl std::fmt::Debug for FoldHow<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FoldHow").field("spread", &self.spread).finish_non_exhaustive()
+        let mut shown = f.debug_struct("FoldHow");
+        shown.field("spread", &self.spread).field("is_paged", &self.is_paged);
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -123,13 +135,6 @@ struct Fold<'a, B: FoldBase> {
     extents: Vec<Extent>,
 }
 
-/// A pack that has a name.
-struct NamedPack {
-    id: PackId,
-    header: Bytes,
-    chunks: Vec<(Digest, Bytes)>,
-}
-
 /// Folds; `None`: there is nothing that the manifest does not have.
 pub(crate) fn fold(
     core: &Core,
@@ -137,18 +142,8 @@ pub(crate) fn fold(
     how: &FoldHow<'_>,
 ) -> Result<Option<Folded>, OverlayError> {
     let Some((until, stored)) = begin(core)? else { return Ok(None) };
-    let base = core.manifest.lock().clone();
-    let chunk_size = base.as_ref().map_or(core.config.chunk_size, |base| base.shape().chunk_size);
     let mut announce = |packs: &[PackId], manifest| announce(packs, manifest);
-    let (made, extents) = match base {
-        None => run(core, &mut announce, how, chunk_size, WholeBase(None))?,
-        Some(DiskManifest::Whole(base)) => {
-            run(core, &mut announce, how, chunk_size, WholeBase(Some(base)))?
-        }
-        Some(DiskManifest::Paged(base)) => {
-            run(core, &mut announce, how, chunk_size, PagedBase::open(&base)?)?
-        }
-    };
+    let (made, extents) = run_over_base(core, &mut announce, how)?;
     core.push_groups()?;
     if until.epoch == core.epoch {
         // From here on the record may name it.
@@ -158,12 +153,31 @@ pub(crate) fn fold(
     Ok(Some(Folded { content, digest, until, extents, stored }))
 }
 
+/// Folds over what is below the volume; returns as [`run`] does.
+fn run_over_base<'a>(
+    core: &'a Core,
+    announce: &'a mut Announce<'a>,
+    how: &'a FoldHow<'a>,
+) -> Result<(Made, Vec<Extent>), OverlayError> {
+    let size_bytes = core.size_bytes.load(Ordering::Acquire);
+    let base = core.manifest.lock().clone();
+    let chunk_size = base.as_ref().map_or(core.config.chunk_size, |base| base.shape().chunk_size);
+    let shape = (chunk_size, size_bytes);
+    let whole = |base| WholeBase::new(base, chunk_size, size_bytes);
+    match base {
+        None if how.is_paged => run(core, announce, how, shape, NoBase),
+        None => run(core, announce, how, shape, whole(None)?),
+        Some(DiskManifest::Whole(base)) => run(core, announce, how, shape, whole(Some(base))?),
+        Some(DiskManifest::Paged(base)) => run(core, announce, how, shape, PagedBase::open(&base)?),
+    }
+}
+
 /// Stores packs and manifest; returns the manifest, and the extents that were read.
 fn run<'a, B: FoldBase>(
     core: &'a Core,
     announce: &'a mut Announce<'a>,
     how: &'a FoldHow<'a>,
-    chunk_size: ChunkSize,
+    (chunk_size, size_bytes): (ChunkSize, u64),
     base: B,
 ) -> Result<(Made, Vec<Extent>), OverlayError> {
     let mut fold = Fold {
@@ -171,7 +185,7 @@ fn run<'a, B: FoldBase>(
         announce,
         how,
         chunk_size,
-        size_bytes: core.size_bytes.load(Ordering::Acquire),
+        size_bytes,
         base,
         changed: BTreeMap::new(),
         stored: HashMap::new(),
@@ -211,11 +225,14 @@ fn begin(core: &Core) -> Result<Option<(LogPosition, LogSize)>, OverlayError> {
 impl<B: FoldBase> Fold<'_, B> {
     /// Stores packs and manifest.
     fn run(&mut self) -> Result<Made, OverlayError> {
-        let chunks = self.chunks();
+        let WrittenChunks { chunks, zeros } = self.written();
         let bytes = chunks.len() * self.chunk_size.bytes();
         self.pack_bytes = (bytes / limits::FOLD_PACKS)
             .clamp(limits::FOLD_PACK_BYTES_MIN, limits::FOLD_BATCH_BYTES);
         self.pace = Pace::over(Instant::now(), self.how.spread, bytes as u64);
+        for extent in zeros {
+            self.add_zeros(extent)?;
+        }
         for chunk in chunks {
             self.add_chunk(chunk)?;
             if self.pending.len() * self.chunk_size.bytes() >= limits::FOLD_BATCH_BYTES {
@@ -238,21 +255,28 @@ impl<B: FoldBase> Fold<'_, B> {
         (self.announce)(&self.packs, manifest).map_err(OverlayError::Unavailable)
     }
 
-    /// Chunks that the overlay has something of which travels, in order.
-    fn chunks(&self) -> BTreeSet<u64> {
+    /// What the overlay has that travels.
+    fn written(&self) -> WrittenChunks {
         let map = self.core.log.map();
-        let regions = std::sync::Arc::clone(&map.regions);
-        let end = self.size_bytes / SECTOR;
-        let mut chunks = BTreeSet::new();
-        for extent in map.extents.range(0, end) {
-            regions.split(extent.start, extent.end, |start, end, group| {
-                if regions.is_pushed(group) {
-                    let (first, last) = (start * SECTOR, end * SECTOR - 1);
-                    chunks.extend(self.chunk_size.index_of(first)..=self.chunk_size.index_of(last));
+        let mut written = WrittenChunks::default();
+        for extent in map.extents.range(0, self.size_bytes / SECTOR) {
+            map.regions.split(extent.start, extent.end, |start, end, group| {
+                if map.regions.is_pushed(group) {
+                    written.add(&extent.clip(start, end), self.chunk_size, self.size_bytes);
                 }
             });
         }
-        chunks
+        written
+    }
+
+    /// Adds whole chunks of zeros: of them only those count that the base has something else of.
+    fn add_zeros(&mut self, extent: Extent) -> Result<(), OverlayError> {
+        let chunk = |sector: u64| self.chunk_size.count_for(sector * SECTOR);
+        for chunk in self.base.data_in(chunk(extent.start)..chunk(extent.end))? {
+            self.changed.insert(chunk, None);
+        }
+        self.extents.push(extent);
+        Ok(())
     }
 
     fn add_chunk(&mut self, chunk: u64) -> Result<(), OverlayError> {
@@ -339,13 +363,14 @@ impl<B: FoldBase> Fold<'_, B> {
     }
 
     /// Puts what is pending into packs, without what the base has elsewhere.
-    fn name_packs(&mut self) -> Result<Vec<NamedPack>, OverlayError> {
+    fn name_packs(&mut self) -> Result<Vec<NewPack<B::Place>>, OverlayError> {
         let pending = std::mem::take(&mut self.pending);
+        if pending.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut known: HashMap<Digest, Option<B::Place>> =
             pending.iter().map(|(_, digest, _)| (*digest, None)).collect();
-        if !known.is_empty() {
-            self.base.find(&mut known)?;
-        }
+        self.base.find(&mut known)?;
         let mut is_taken = hashbrown::HashSet::new();
         let fresh = |(_, digest, _): &&(u64, Digest, Bytes)| {
             matches!(known.get(digest), Some(None)) && is_taken.insert(*digest)
@@ -355,11 +380,15 @@ impl<B: FoldBase> Fold<'_, B> {
             .filter(fresh)
             .map(|(_, digest, chunk)| (*digest, chunk.clone()))
             .collect();
-        let chunks_per_pack = (self.pack_bytes / self.chunk_size.bytes()).max(1);
-        let packs: Vec<_> = fresh
-            .chunks(chunks_per_pack)
-            .map(|chunks| self.name_pack(chunks, &mut known))
-            .collect();
+        let packs = match fresh.is_empty() {
+            true => Vec::new(),
+            false => B::pack(&fresh, self.chunk_size, self.pack_bytes)?,
+        };
+        for pack in &packs {
+            self.packs.push(pack.id);
+            let places = pack.chunks.iter().zip(&pack.places);
+            known.extend(places.map(|((digest, _), place)| (*digest, Some(*place))));
+        }
         for (chunk, digest, _) in pending {
             if let Some(Some(place)) = known.get(&digest).copied() {
                 self.stored.insert(digest, place);
@@ -369,31 +398,12 @@ impl<B: FoldBase> Fold<'_, B> {
         Ok(packs)
     }
 
-    fn name_pack(
-        &mut self,
-        chunks: &[(Digest, Bytes)],
-        known: &mut HashMap<Digest, Option<B::Place>>,
-    ) -> NamedPack {
-        let salt: PackSalt = rand::random();
-        let header = PackHeader { chunk_size: self.chunk_size, chunk_count: chunks.len() as u32 };
-        let id = PackId(Digest::of_parts(&[&digests_of(chunks), &salt]));
-        self.packs.push(id);
-        let places = B::places(&NewPack { id, header, chunks });
-        for ((digest, _), place) in chunks.iter().zip(places) {
-            known.insert(*digest, Some(place));
-        }
-        NamedPack { id, header: Bytes::from(header.encode_salted(&salt)), chunks: chunks.to_vec() }
-    }
-
     /// Stores packs, at their pace.
-    fn store_packs(&mut self, packs: Vec<NamedPack>) -> Result<(), OverlayError> {
+    fn store_packs(&mut self, packs: Vec<NewPack<B::Place>>) -> Result<(), OverlayError> {
         for pack in packs {
             self.core.queue.wait_for_fold(&self.core.life, self.pace.next_at())?;
-            let mut parts = vec![pack.header];
-            parts.extend(pack.chunks.iter().map(|(_, content)| content.clone()));
-            parts.push(Bytes::from(digests_of(&pack.chunks)));
             let name = pack.id.0.to_string();
-            store(self.core, &format!("packs/{}/{name}", &name[..2]), &parts)?;
+            store(self.core, &format!("packs/{}/{name}", &name[..2]), &pack.parts)?;
             for (digest, content) in &pack.chunks {
                 (self.how.keep)(digest, content);
                 self.pace.note(content.len() as u64);
@@ -401,10 +411,6 @@ impl<B: FoldBase> Fold<'_, B> {
         }
         Ok(())
     }
-}
-
-fn digests_of(chunks: &[(Digest, Bytes)]) -> Vec<u8> {
-    chunks.iter().flat_map(|(digest, _)| *digest.as_bytes()).collect()
 }
 
 fn manifest_key(digest: &Digest) -> String {

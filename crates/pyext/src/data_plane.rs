@@ -424,7 +424,7 @@ impl DataPlane {
         self.host.volume_set_limits(volume, iops, bytes_per_s).map_err(exception)
     }
 
-    #[pyo3(signature = (volume, announce, spread, scope))]
+    #[pyo3(signature = (volume, announce, spread, scope, is_paged))]
     fn volume_fold<'py>(
         &self,
         py: Python<'py>,
@@ -432,10 +432,11 @@ impl DataPlane {
         announce: Py<PyAny>,
         spread: f64,
         scope: Option<&str>,
+        is_paged: bool,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let (volume, spread) = (disk_id(volume)?, self::timeout(spread)?);
-        let scope = scope.map(DedupScope::new);
-        volumes::fold(py, &self.host, volume, &announce, spread, scope, exception)
+        let fold = volumes::Fold { volume, spread, scope: scope.map(DedupScope::new), is_paged };
+        volumes::fold(py, &self.host, fold, &announce, exception)
     }
 
     fn volume_set_fold_unwanted(

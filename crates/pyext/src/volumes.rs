@@ -71,14 +71,20 @@ pub(crate) fn seal_volume_log<'py>(
     sealed(py, &end.map_err(|error| raise(error.kind(), error))?)
 }
 
+/// A fold of a volume, as the host takes it.
+pub(crate) struct Fold {
+    pub(crate) volume: DiskId,
+    pub(crate) spread: Duration,
+    pub(crate) scope: Option<DedupScope>,
+    pub(crate) is_paged: bool,
+}
+
 /// Folds a volume; `announce` is called, attached, before anything is stored.
 pub(crate) fn fold<'py>(
     py: Python<'py>,
     host: &Host,
-    volume: DiskId,
+    Fold { volume, spread, scope, is_paged }: Fold,
     announce: &Py<PyAny>,
-    spread: Duration,
-    scope: Option<DedupScope>,
     exception: impl Fn(HostError) -> PyErr,
 ) -> PyResult<Option<Bound<'py, PyDict>>> {
     let mut refusal: Option<PyErr> = None;
@@ -87,6 +93,7 @@ pub(crate) fn fold<'py>(
             volume,
             spread,
             scope,
+            is_paged,
             &mut |packs: &[PackId], manifest: Option<Digest>| {
                 let packs: Vec<String> = packs.iter().map(|pack| pack.0.to_string()).collect();
                 let manifest = manifest.map(|digest| digest.to_string());

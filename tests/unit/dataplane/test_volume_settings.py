@@ -8,6 +8,8 @@ import pytest
 
 from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.origin.memory import MemoryOrigin
+from acstor.repository.repository import INDEX_VERSION, Repository
+from acstor.repository.upgrade import upgrade
 from acstor.repository.volumes.durability import Durability, DurabilityClass
 from acstor.repository.volumes.store import NewVolume, VolumeStore
 from testbed.doubles.memory_preloads import failure
@@ -15,6 +17,7 @@ from testbed.doubles.memory_volumes import MemoryVolume
 from tests.unit.dataplane.stepped_hosts import SteppedHost
 from tests.unit.dataplane.volume_hosts import SIZE, VOLUME
 
+OTHER = "7d1f0a4e-35c2-4b8e-9d60-b1a2c3d4e5f6"
 THROUGH = Durability(DurabilityClass.WRITE_THROUGH)
 BACK = Durability(DurabilityClass.WRITE_BACK)
 
@@ -185,3 +188,29 @@ def test_fold_names_new_chunks_in_the_scope_of_the_record(
         owner.volumes.pushes.push(VOLUME)
         assert owner.volumes.folds.fold(VOLUME)["is_folded"]
         assert device(owner).fold_scope == scope
+
+
+def test_first_manifest_is_of_the_version_that_the_repository_has_by_then(
+    path: pathlib.Path,
+) -> None:
+    """And each later one of that of the first, whatever becomes of the repository."""
+    origin = MemoryOrigin()
+    store = VolumeStore(Repository.init(origin, version=INDEX_VERSION))
+    hosts = {}
+    for volume in (VOLUME, OTHER):
+        store.create(NewVolume(volume, SIZE, BACK))
+        store.allow_host(volume, "h1")
+        hosts[volume] = SteppedHost("h1", origin, path / volume)
+        hosts[volume].volumes.opening.open(volume, "owner")
+
+    def is_first_paged(volume: str) -> bool | None:
+        found = hosts[volume].runtime.volumes[volume]
+        found.write(512)
+        hosts[volume].volumes.pushes.push(volume)
+        assert hosts[volume].volumes.folds.fold(volume)["is_folded"]
+        return found.is_fold_paged
+
+    assert is_first_paged(VOLUME) is False
+    upgrade(origin)
+    assert is_first_paged(VOLUME) is False, "it has a manifest"
+    assert is_first_paged(OTHER) is True

@@ -82,12 +82,15 @@ class VolumeFolds:
         kept = self._mending.mend_in_fold_turn(local)
         epoch = kept.epoch
         record = self._owner.owned_record(volume, epoch)
+        # Once there is a manifest all that follow are of its version.
+        is_paged = record.manifest is None and self._owner.makes_paged()
         with map_errors(f"folding volume {volume}"):
             folded = self._runtime().volume_fold(
                 volume,
                 functools.partial(self._owner.announce_fold, volume, epoch),
                 spread_s,
                 record.dedup_scope,
+                is_paged,
             )
         if folded is None:
             return {"manifest": None, "is_folded": False}

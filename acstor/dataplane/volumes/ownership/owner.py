@@ -165,6 +165,13 @@ class VolumeOwner:
         """
         self._access.records().reaffirm(volume, self.host, epoch)
 
+    def makes_paged(self) -> bool:
+        """Return whether the first manifest of a volume is to be of version 2.
+
+        :raises AcstorError: when the origin does not answer.
+        """
+        return self._access.records().makes_paged()
+
     def announce_fold(
         self, volume: str, epoch: int, packs: Sequence[str], manifest: str | None
     ) -> None:

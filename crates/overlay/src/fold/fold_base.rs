@@ -1,10 +1,11 @@
-//! The manifest that a fold is over, and the one that it makes of it, of the same format.
+//! The manifest that a fold is over, and what it makes of it: packs and a manifest of the same formats.
 
 use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::ops::Range;
 
-use acstor_types::{
-    ChunkLocation, ChunkSize, Digest, DiskId, Entry, Manifest, ManifestBuilder, PackHeader, PackId,
-};
+use acstor_manifest::Built;
+use acstor_types::{ChunkSize, Digest, PackId};
 use bytes::Bytes;
 use hashbrown::HashMap;
 
@@ -20,14 +21,31 @@ pub(super) struct Made {
     pub(super) content: Bytes,
 }
 
-/// A pack that has a name.
-pub(super) struct NewPack<'a> {
-    pub(super) id: PackId,
-    pub(super) header: PackHeader,
-    pub(super) chunks: &'a [(Digest, Bytes)],
+impl Made {
+    /// Takes a manifest of format 2 out of memory.
+    ///
+    /// # Errors
+    /// [`OverlayError::Io`] when it cannot be written to memory.
+    pub(super) fn of(mut built: Built<Cursor<Vec<u8>>>) -> Result<Made, OverlayError> {
+        let digest = built.header().name();
+        let content = built.to_bytes();
+        let content = content.map_err(|error| OverlayError::io("make a manifest", error))?;
+        Ok(Made { digest, content: Bytes::from(content) })
+    }
 }
 
-/// The manifest that a fold is over, of one format.
+/// A pack that has a name and is not stored yet.
+pub(super) struct NewPack<P> {
+    pub(super) id: PackId,
+    /// Its bytes, to be written in this order.
+    pub(super) parts: Vec<Bytes>,
+    /// Its chunks as guests read them.
+    pub(super) chunks: Vec<(Digest, Bytes)>,
+    /// Places of its chunks, in their order.
+    pub(super) places: Vec<P>,
+}
+
+/// The manifest that a fold is over, of one format, or none.
 pub(super) trait FoldBase {
     /// Place of a chunk in the origin, as manifests of the format say it.
     type Place: Copy;
@@ -38,14 +56,27 @@ pub(super) trait FoldBase {
     /// [`OverlayError`] when the manifest cannot be read.
     fn digest(&self, chunk: u64) -> Result<Option<Digest>, OverlayError>;
 
+    /// Returns the chunks of a range that have content.
+    ///
+    /// # Errors
+    /// [`OverlayError`] when the manifest cannot be read.
+    fn data_in(&self, chunks: Range<u64>) -> Result<Vec<u64>, OverlayError>;
+
     /// Notes the places of the digests that the base has anywhere.
     ///
     /// # Errors
     /// [`OverlayError`] when the manifest cannot be read.
     fn find(&self, wanted: &mut HashMap<Digest, Option<Self::Place>>) -> Result<(), OverlayError>;
 
-    /// Returns the places of the chunks of a new pack, in their order.
-    fn places(pack: &NewPack<'_>) -> Vec<Self::Place>;
+    /// Puts chunks, of which there is at least one, into packs of about `pack_bytes` each.
+    ///
+    /// # Errors
+    /// [`OverlayError::Invalid`] when they do not fit a pack.
+    fn pack(
+        chunks: &[(Digest, Bytes)],
+        chunk_size: ChunkSize,
+        pack_bytes: usize,
+    ) -> Result<Vec<NewPack<Self::Place>>, OverlayError>;
 
     /// Makes the manifest of a disk of its own, since a disk's content never changes.
     ///
@@ -57,67 +88,4 @@ pub(super) trait FoldBase {
         chunk_size: ChunkSize,
         size_bytes: u64,
     ) -> Result<Made, OverlayError>;
-}
-
-/// A manifest of format 1, or none.
-pub(super) struct WholeBase(pub(super) Option<Manifest>);
-
-impl WholeBase {
-    fn entry(&self, chunk: u64) -> Option<Entry> {
-        self.0.as_ref().and_then(|base| base.entry(chunk))
-    }
-}
-
-impl FoldBase for WholeBase {
-    type Place = ChunkLocation;
-
-    fn digest(&self, chunk: u64) -> Result<Option<Digest>, OverlayError> {
-        Ok(match self.entry(chunk) {
-            Some(Entry::Chunk { digest, .. }) => Some(digest),
-            Some(Entry::Zero) | None => None,
-        })
-    }
-
-    fn find(
-        &self,
-        wanted: &mut HashMap<Digest, Option<ChunkLocation>>,
-    ) -> Result<(), OverlayError> {
-        for entry in self.0.iter().flat_map(Manifest::entries) {
-            if let Entry::Chunk { digest, location } = entry
-                && let Some(found) = wanted.get_mut(&digest)
-            {
-                *found = Some(location);
-            }
-        }
-        Ok(())
-    }
-
-    fn places(pack: &NewPack<'_>) -> Vec<ChunkLocation> {
-        let offset = |number| pack.header.chunk_offset(number) as u32;
-        let place = |number| ChunkLocation { pack: pack.id, offset: offset(number) };
-        (0..pack.header.chunk_count).map(place).collect()
-    }
-
-    fn make(
-        &self,
-        changes: &Changes<ChunkLocation>,
-        chunk_size: ChunkSize,
-        size_bytes: u64,
-    ) -> Result<Made, OverlayError> {
-        let disk = DiskId::from_bytes(rand::random());
-        let mut builder = ManifestBuilder::new(disk, chunk_size, size_bytes);
-        builder.set_salt(rand::random());
-        for chunk in 0..chunk_size.count_for(size_bytes) {
-            match (changes.get(&chunk), self.entry(chunk)) {
-                (Some(Some((digest, location))), _) => builder.push_chunk(digest, *location),
-                (None, Some(Entry::Chunk { digest, location })) => {
-                    builder.push_chunk(&digest, location);
-                }
-                (Some(None), _) | (None, Some(Entry::Zero) | None) => builder.push_zero(),
-            }
-        }
-        let made = builder.finish();
-        let made = made.map_err(|error| OverlayError::Invalid(format!("the manifest: {error}")))?;
-        Ok(Made { digest: made.digest(), content: made.as_bytes().clone() })
-    }
 }

@@ -4,27 +4,26 @@
 //! top, as [`levels_to_merge`] has it: everything is whole again where a fold changed much of it.
 
 use std::io::Cursor;
+use std::ops::Range;
 use std::sync::Arc;
 
 use acstor_manifest::layout::SPAN_CHUNKS;
 use acstor_manifest::{
-    Change, Chunk, MergeError, MergedDisk, Pack, PageCache, delta_pages, levels_to_merge, merge,
+    Chunk, MergeError, MergedDisk, PageCache, delta_pages, levels_to_merge, merge,
 };
 use acstor_readpath::{ManifestFault, PagedManifest, PagedReader};
-use acstor_types::{ChunkSize, Codec, Digest, DiskId, PackClass, StoredChunk};
+use acstor_types::{ChunkSize, Digest, DiskId};
 use bytes::Bytes;
 use hashbrown::HashMap;
 
 use super::fold_base::{Changes, FoldBase, Made, NewPack};
+use super::stored_packs::{Place, manifest_changes, pack_chunks};
 use crate::OverlayError;
 use crate::limits::FOLD_SEARCH_PAGES_MAX;
 
 /// Memory for pages while a fold runs, bytes: it reads all of them once, most in their order, and must not
 /// take the room of what guests need.
 const PAGES_BYTES: usize = 1 << 20;
-
-/// Place of a chunk: its pack, and what is stored there.
-pub(super) type Place = (Pack, StoredChunk);
 
 /// A manifest of format 2 and those below it.
 pub(super) struct PagedBase(PagedReader);
@@ -72,6 +71,15 @@ impl FoldBase for PagedBase {
         })
     }
 
+    fn data_in(&self, chunks: Range<u64>) -> Result<Vec<u64>, OverlayError> {
+        let end = chunks.end.min(self.0.header().chunk_count());
+        let mut found = Vec::new();
+        for run in self.0.data_runs(chunks.start.min(end)..end) {
+            found.extend(run.map_err(unread)?);
+        }
+        Ok(found)
+    }
+
     /// Looks through all that the manifests say, where that is not too much; a fold stores again what it
     /// does not find.
     fn find(&self, wanted: &mut HashMap<Digest, Option<Place>>) -> Result<(), OverlayError> {
@@ -88,19 +96,12 @@ impl FoldBase for PagedBase {
         Ok(())
     }
 
-    fn places(pack: &NewPack<'_>) -> Vec<Place> {
-        let (id, header) = (pack.id, pack.header);
-        let stored_len = header.chunk_size.as_u32();
-        let class = PackClass::Volume as u8;
-        let stored = Pack { id, stored_bytes: stored_len * header.chunk_count, class };
-        let place = |(number, (digest, content)): (u32, &(Digest, Bytes))| {
-            let offset = header.chunk_offset(number) as u32;
-            let crc = crc32fast::hash(content);
-            let (codec, is_incompressible) = (Codec::Plain, false);
-            let digest = *digest;
-            (stored, StoredChunk { digest, offset, stored_len, codec, is_incompressible, crc })
-        };
-        (0..).zip(pack.chunks).map(place).collect()
+    fn pack(
+        chunks: &[(Digest, Bytes)],
+        chunk_size: ChunkSize,
+        pack_bytes: usize,
+    ) -> Result<Vec<NewPack<Place>>, OverlayError> {
+        pack_chunks(chunks, chunk_size, pack_bytes)
     }
 
     fn make(
@@ -110,17 +111,10 @@ impl FoldBase for PagedBase {
         size_bytes: u64,
     ) -> Result<Made, OverlayError> {
         let levels = levels_to_merge(pages_of(changes), &self.0.page_counts());
-        let changes = changes.iter().map(|(chunk, change)| match change {
-            None => (*chunk, Change::Zero),
-            Some((_, (pack, stored))) => (*chunk, Change::Data { pack: *pack, chunk: *stored }),
-        });
         let disk_id = DiskId::from_bytes(rand::random());
         let disk = MergedDisk { disk_id, size_bytes, salt: rand::random() };
         let spool = Cursor::new(Vec::new());
-        let mut made = merge(&self.0, levels, changes, disk, spool).map_err(not_merged)?;
-        let digest = made.header().name();
-        let content = made.to_bytes();
-        let content = content.map_err(|error| OverlayError::io("make a manifest", error))?;
-        Ok(Made { digest, content: Bytes::from(content) })
+        let changes = manifest_changes(changes);
+        Made::of(merge(&self.0, levels, changes, disk, spool).map_err(not_merged)?)
     }
 }

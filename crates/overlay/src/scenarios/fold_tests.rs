@@ -76,7 +76,7 @@ impl Host {
 
     fn install(&self, folded: &Folded) {
         let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
-        let manifest = self.origin.manifest(&folded.digest).into();
+        let manifest = self.origin.manifest(&folded.digest);
         self.volume.set_base(Arc::new(base), manifest, folded);
     }
 }
@@ -106,7 +106,7 @@ fn chunks_of_a_fold_are_given_to_who_keeps_them() {
         kept.borrow_mut().push(*digest);
     };
     let folded = host.fold(&FoldHow { keep: &keep, ..FoldHow::default() }).unwrap();
-    let manifest = host.origin.manifest(&folded.digest);
+    let manifest = host.origin.whole_manifest(&folded.digest);
     let named = manifest.entries().filter_map(|entry| match entry {
         acstor_types::Entry::Chunk { digest, .. } => Some(digest),
         acstor_types::Entry::Zero => None,
@@ -195,7 +195,7 @@ fn manifest_that_an_earlier_process_installed_goes_below_the_log() {
     (0..8).for_each(|chunk| host.write(chunk, 1));
     let first = host.fold(&FoldHow::default()).unwrap().digest;
     host.write(3, 2);
-    let manifest = host.origin.manifest(&first);
+    let manifest = host.origin.whole_manifest(&first);
     let base = MemoryBase(Bytes::from(host.origin.disk(&first)));
     host.volume.replace_base(Arc::new(base), manifest.clone().into());
     let packs = host.origin.keys("packs/").len();

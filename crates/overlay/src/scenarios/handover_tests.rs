@@ -135,7 +135,7 @@ fn little_travels_while_requests_wait() {
     assert!(is_log_long, "{DIRTY} bytes of log are much to read for the next owner");
     let folded = source.fold(&mut |_, _| Ok(()), &FoldHow::default()).unwrap().unwrap();
     let folded_disk = Bytes::from(origin.inner.disk(&folded.digest));
-    let manifest = origin.inner.manifest(&folded.digest).into();
+    let manifest = origin.inner.manifest(&folded.digest);
     source.set_base(Arc::new(MemoryBase(folded_disk.clone())), manifest, &folded);
     assert!(!source.push_ahead().unwrap(), "after {written} writes");
 
@@ -147,7 +147,7 @@ fn little_travels_while_requests_wait() {
     let opening = Opening {
         epoch: 2,
         next: last.sequence + 1,
-        manifest: Some(origin.inner.manifest(&folded.digest).into()),
+        manifest: Some(origin.inner.manifest(&folded.digest)),
         logs: if first <= last.sequence { vec![more] } else { Vec::new() },
         ..opening()
     };

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead};
+use acstor_readpath::{
+    BlockView, DiskManifest, ExtentKind, ReadError, ReadFuture, Segment, TryRead,
+};
 use acstor_testkit::FaultPlan;
 use acstor_types::{Digest, Entry, Manifest};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use crate::scenarios::paged_disk::PagedDisk;
 use crate::{OriginSink, SinkError};
 
 /// Objects in memory. Cheap to clone; clones share them.
@@ -54,16 +57,47 @@ impl MemoryOrigin {
         self.objects.lock().get(key).cloned()
     }
 
-    /// Returns a manifest that is in the origin.
-    pub(crate) fn manifest(&self, digest: &Digest) -> Manifest {
+    /// Returns the bytes of a manifest that is in the origin.
+    pub(crate) fn manifest_bytes(&self, digest: &Digest) -> Bytes {
         let name = digest.to_string();
         let key = format!("manifests/{}/{name}", &name[..2]);
-        Manifest::parse(self.object(&key).expect("the manifest is there")).unwrap()
+        self.object(&key).expect("the manifest is there")
     }
 
-    /// Returns the content of a disk that is in the origin.
+    /// Returns a manifest of format 1 that is in the origin.
+    pub(crate) fn whole_manifest(&self, digest: &Digest) -> Manifest {
+        Manifest::parse(self.manifest_bytes(digest)).unwrap()
+    }
+
+    /// Returns a manifest that is in the origin, of either format.
+    pub(crate) fn manifest(&self, digest: &Digest) -> DiskManifest {
+        match PagedDisk::of(self, digest) {
+            Some(paged) => paged.manifest(),
+            None => self.whole_manifest(digest).into(),
+        }
+    }
+
+    /// Returns the content of a disk that is in the origin, by a manifest of either format.
     pub(crate) fn disk(&self, manifest: &Digest) -> Vec<u8> {
-        let manifest = self.manifest(manifest);
+        match PagedDisk::of(self, manifest) {
+            Some(paged) => self.paged_disk(&paged),
+            None => self.whole_disk(&self.whole_manifest(manifest)),
+        }
+    }
+
+    fn paged_disk(&self, paged: &PagedDisk) -> Vec<u8> {
+        let chunks = paged.chunks(self);
+        let size = paged.size_bytes() as usize;
+        let mut disk = vec![0; size];
+        for (index, (_, plain)) in &chunks {
+            let start = *index as usize * plain.len();
+            let end = (start + plain.len()).min(size);
+            disk[start..end].copy_from_slice(&plain[..end - start]);
+        }
+        disk
+    }
+
+    fn whole_disk(&self, manifest: &Manifest) -> Vec<u8> {
         let len = manifest.chunk_size().bytes();
         let mut disk = Vec::new();
         for entry in manifest.entries() {

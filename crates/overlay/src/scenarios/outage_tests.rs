@@ -253,7 +253,7 @@ fn map_is_bounded_by_waiting_for_a_fold() {
     let folded = volume.fold(&mut |_, _| Ok(()), &FoldHow::default()).unwrap().unwrap();
     assert!(!waiting.is_finished());
     let disk = host.origin.inner.disk(&folded.digest);
-    let manifest = host.origin.inner.manifest(&folded.digest).into();
+    let manifest = host.origin.inner.manifest(&folded.digest);
     volume.set_base(Arc::new(MemoryBase(disk.into())), manifest, &folded);
     assert_eq!(host.wait(waiting).unwrap(), Ok(()));
     assert_eq!(volume.core.read_bytes(15 * 8192, 512).unwrap(), [3; 512]);

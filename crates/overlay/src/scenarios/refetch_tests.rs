@@ -58,7 +58,7 @@ impl Host {
         let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
         self.core.base.store(Some(Arc::new(Base(Arc::new(base)))));
         self.core.refetch.folded(&folded.until, VOLUME);
-        folded.drop_from(&self.core, self.origin.manifest(&folded.digest).into());
+        folded.drop_from(&self.core, self.origin.manifest(&folded.digest));
     }
 
     /// Asserts that the log has all by itself, now and after a restart.

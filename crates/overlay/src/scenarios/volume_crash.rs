@@ -75,6 +75,8 @@ struct Run {
     number: u64,
     /// The write-through region is write-back for now.
     is_relaxed: bool,
+    /// The first manifest is of format 2, and so are all others.
+    is_paged: bool,
     /// The disk has lost something that no sync covers: a kill may show it.
     is_lossy: bool,
 }
@@ -126,7 +128,7 @@ fn open(
         epoch: record.epoch,
         next: record.next,
         size_bytes: SECTORS * 512,
-        manifest: record.manifest.map(|manifest| origin.manifest(&manifest).into()),
+        manifest: record.manifest.map(|manifest| origin.manifest(&manifest)),
         logs: record.logs.clone(),
         durability: durability(is_relaxed),
     };
@@ -172,6 +174,7 @@ impl Run {
             pushed: [0; 4],
             number: 0,
             is_relaxed: false,
+            is_paged: seed % 2 == 1,
             is_lossy: false,
         }
     }
@@ -335,7 +338,7 @@ impl Run {
             names.extend(manifest.map(acstor_types::PackId));
             Ok(())
         };
-        let how = FoldHow::default();
+        let how = FoldHow { is_paged: self.is_paged, ..FoldHow::default() };
         let Ok(Some(folded)) = fold(&self.core, &mut announce, &how) else { return };
         assert_eq!(names.last().map(|name| name.0), Some(folded.digest));
         self.pushed = [self.states.len() - 1; 4];
@@ -352,7 +355,7 @@ impl Run {
             let base = MemoryBase(Bytes::from(self.origin.disk(&folded.digest)));
             self.core.base.store(Some(Arc::new(crate::base::Base(Arc::new(base)))));
             self.core.refetch.folded(&folded.until, VOLUME);
-            folded.drop_from(&self.core, self.origin.manifest(&folded.digest).into());
+            folded.drop_from(&self.core, self.origin.manifest(&folded.digest));
             self.kept = self.record.clone();
         } else {
             // Killed between the record and the base.

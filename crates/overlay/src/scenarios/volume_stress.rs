@@ -128,7 +128,7 @@ fn everything_at_once_loses_nothing() {
                     volume.fold(&mut |_, _| Ok(()), &crate::FoldHow::default()).unwrap()
                 {
                     let disk = origin.disk(&folded.digest);
-                    let manifest = origin.manifest(&folded.digest).into();
+                    let manifest = origin.manifest(&folded.digest);
                     let base = Arc::new(MemoryBase(Bytes::from(disk)));
                     volume.set_base(base, manifest, &folded);
                 }

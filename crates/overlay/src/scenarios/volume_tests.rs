@@ -241,7 +241,7 @@ fn restart_forgets_no_log_of_the_origin() {
     assert!(volume.fold_due(u64::MAX, 6) && volume.fold_due(6 << 16, u64::MAX));
     let folded = volume.fold(&mut |_, _| Ok(()), &FoldHow::default()).unwrap().unwrap();
     let disk = host.origin.disk(&folded.digest);
-    let manifest = host.origin.manifest(&folded.digest).into();
+    let manifest = host.origin.manifest(&folded.digest);
     volume.set_base(Arc::new(MemoryBase(Bytes::from(disk))), manifest, &folded);
     let status = volume.status();
     assert_eq!((status.origin_log_bytes, status.origin_log_objects), (0, 0));
@@ -355,7 +355,7 @@ fn fold_takes_the_logs_place() {
     assert_eq!(size, 4096 + 2 * (64 << 10) + 2 * 32);
     host.wait(volume.write(4096, data(9, 4096), false)).unwrap();
     assert!(volume.fold_due(1, 1 << 20));
-    let manifest = host.origin.manifest(&folded.digest).into();
+    let manifest = host.origin.manifest(&folded.digest);
     volume.set_base(Arc::new(MemoryBase(Bytes::from(disk))), manifest, &folded);
     assert!(!volume.fold_due(1, 1));
     assert_eq!(volume.status().live_bytes, 4096, "what was written since stays");
