@@ -101,7 +101,7 @@ def test_id_is_used_once_at_a_time_and_log_names_never_again(store: VolumeStore)
     assert again.record.next >> 16 != first.record.next >> 16
 
 
-@pytest.mark.parametrize("size_bytes", [0, -512, 100, (64 << 20) * CHUNK_SIZE + 512])
+@pytest.mark.parametrize("size_bytes", [0, -512, 100, (1 << 30) * CHUNK_SIZE + 512])
 def test_bad_size_is_refused(store: VolumeStore, size_bytes: int) -> None:
     with pytest.raises(exception.InvalidError):
         store.create(new(size_bytes))

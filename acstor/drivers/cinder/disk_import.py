@@ -51,6 +51,7 @@ class DiskImport(registration.Registrar):
         :raises UnavailableError: when the origin fails, or garbage collection keeps deleting what
             this stores.
         :raises ExhaustedError: when the origin is full.
+        :raises DiskTooLargeError: when no manifest of the repository describes it.
         """
         self._repository.check_scope_allowed(dedup_scope)
         source = NativeThreadSource(RawSource(SourceFile(path)), self._caller)
@@ -63,6 +64,7 @@ class DiskImport(registration.Registrar):
                 # Every content has a disk id of its own: hosts keep what they know of one.
                 disk = str(uuid.uuid4())
                 request = registration.Request(disk, "", source, "raw", dedup_scope=dedup_scope)
+                self._check_size(request)
                 report = registration.Report(disk)
                 stored = self._store(request, report, index, None, cache)
                 manifest = stored.manifest

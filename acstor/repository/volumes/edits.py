@@ -4,17 +4,16 @@ import dataclasses
 from collections.abc import Mapping
 
 from acstor import exception
-from acstor.repository import layout
-from acstor.repository.volumes import record as records
 from acstor.repository.volumes.durability import Durability, DurabilityClass
 from acstor.repository.volumes.record import VolumeRecord
-from acstor.repository.volumes.record_refs import Change, RecordRefs
+from acstor.repository.volumes.record_refs import Change
+from acstor.repository.volumes.sizes import RecordSizes
 from acstor.repository.volumes.states import VolumeRecordEvent
 
 HOSTS_OF_A_MIGRATION = 2
 
 
-class RecordEdits(RecordRefs):
+class RecordEdits(RecordSizes):
     """Edits of volumes' records."""
 
     def describe(
@@ -54,11 +53,11 @@ class RecordEdits(RecordRefs):
     def resize(self, volume_id: str, size_bytes: int) -> Change:
         """Make a volume larger; what is added reads as zeros. The owner has to be told.
 
-        :raises InvalidError: when it would shrink, or be larger than a manifest can describe.
+        :raises InvalidError: when it would shrink, or be larger than its manifests describe.
         """
-        self.check_size(size_bytes)
 
         def resized(record: VolumeRecord) -> VolumeRecord:
+            self.check_size(size_bytes, record.manifest)
             if size_bytes < record.size_bytes:
                 raise exception.InvalidError(
                     f"volume {volume_id} has {record.size_bytes} bytes and cannot shrink to "
@@ -141,21 +140,6 @@ class RecordEdits(RecordRefs):
             VolumeRecordEvent.EDIT,
             lambda record: dataclasses.replace(record, is_standby_allowed=False),
         )
-
-    def check_size(self, size_bytes: int) -> None:
-        """Refuse what is no size of a volume in this repository.
-
-        :raises InvalidError: unless it is a positive multiple of 512 that a manifest can describe.
-        """
-        size_max = layout.CHUNKS_MAX * self._repository.chunk_size
-        try:
-            records.check_size(size_bytes)
-        except ValueError as error:
-            raise exception.InvalidError(f"{error}") from error
-        if size_bytes > size_max:
-            raise exception.InvalidError(
-                f"a volume of {size_bytes} bytes is larger than a manifest can describe, {size_max}"
-            )
 
 
 def _check_movable(volume_id: str, durability: Durability) -> None:

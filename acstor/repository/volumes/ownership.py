@@ -186,7 +186,8 @@ class Ownership(RecordSizes):
         :param folded: the last log object whose content is in the manifest: in a closed range or
             among those that the owner stored since.
         :raises FencedError: when somebody else owns the volume by now.
-        :raises InvalidError: when the fold was not announced, or the position is not in the log.
+        :raises InvalidError: when the fold was not announced, the position is not in the log, or
+            the volume is larger by now than manifests of that version describe.
         """
 
         def installed(record: VolumeRecord) -> VolumeRecord:
@@ -198,6 +199,7 @@ class Ownership(RecordSizes):
                     f"manifest {manifest} of a fold of volume {volume_id} was not announced",
                     hint="announce it, then store it: it may have been collected",
                 )
+            self.check_size(record.size_bytes, manifest)
             is_recent = (folded.volume, folded.epoch) == (volume_id, epoch) and (
                 folded.sequence >= record.next
             )

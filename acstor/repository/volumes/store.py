@@ -227,7 +227,8 @@ class VolumeStore(Settling, RecordEdits):
 
         :raises NotFoundError: when one of them does not exist.
         :raises ConflictError: when the volume is owned, or the snapshot was deleted meanwhile.
-        :raises InvalidError: when it is no snapshot of this volume.
+        :raises InvalidError: when it is no snapshot of this volume, or when the volume is larger
+            than manifests of the version of the snapshot's describe.
         """
         volume_id = layout.canonical_id(volume_id, "volume")
         snapshot = self.get_snapshot(snapshot_id)
@@ -239,6 +240,7 @@ class VolumeStore(Settling, RecordEdits):
 
         def announced(record: VolumeRecord) -> VolumeRecord:
             self._check_available(volume_id, record)
+            self.check_size(record.size_bytes, wanted.disk.manifest)
             return dataclasses.replace(record, pending=wanted)
 
         def reverted(record: VolumeRecord) -> VolumeRecord:
@@ -279,6 +281,7 @@ class VolumeStore(Settling, RecordEdits):
         self._repository.check_scope_allowed(new.dedup_scope)
         lost = self._claim(disk)
         if disk.manifest is not None and not lost:
+            self.check_size(new.size_bytes, disk.manifest)
             size = self._repository.load_manifest(disk.manifest).size_bytes
             size_bytes_min = max(size_bytes_min, size)
         if new.size_bytes < size_bytes_min:

@@ -211,6 +211,21 @@ def test_extend_never_shrinks(harness: DriverHarness) -> None:
         harness.driver.extend_volume(volume, 1)
 
 
+def test_volumes_are_not_larger_than_their_manifests_describe(harness: DriverHarness) -> None:
+    limit = 64 << 10
+    largest = harness.created(size=limit)
+    error = f"version 2 describes in chunks of 65536 bytes, {limit * GIB} at most"
+    with pytest.raises(cinder_exception.VolumeDriverException, match=error):
+        harness.driver.extend_volume(largest, limit + 1)
+    assert harness.record(largest).size_bytes == limit * GIB
+    larger = harness.volume(size=limit + 1)
+    with pytest.raises(cinder_exception.VolumeDriverException, match=error):
+        harness.driver.create_volume(larger)
+    with pytest.raises(cinder_exception.VolumeDriverException, match=error):
+        harness.driver.create_cloned_volume(larger, largest)
+    assert harness.volumes.find(larger.id) is None
+
+
 def test_extend_of_volume_with_another_name_changes_that_record(harness: DriverHarness) -> None:
     volume = harness.created(_name_id=str(uuid.uuid4()))
     harness.driver.extend_volume(volume, 2)
