@@ -1115,10 +1115,11 @@ class ImageBuilder:
 class StoredChunkIndex:
     """Chunks of packs of version 2 with their places, about 60 bytes of memory each. Thread-safe.
 
-    Only packs of class ``image``: those of volumes are not shared.
+    :param pack_class: of the packs that are taken, ``image`` or ``volume``; None: any. Those of
+        volumes are not shared.
     """
 
-    def __new__(cls, chunk_size: int) -> Self: ...
+    def __new__(cls, chunk_size: int, pack_class: str | None = "image") -> Self: ...
     def __len__(self) -> int:
         """Return the number of different digests."""
 

@@ -18,7 +18,7 @@ class ChunkIndex(Protocol):
         """Version of the packs."""
 
     def takes(self, header: bytes) -> bool:
-        """Return whether a pack of the version is one that images of the chunk size share.
+        """Return whether a pack of the version is one of this index: of its chunk size and class.
 
         :param header: its first 64 bytes.
         :raises DataPlaneError: when it is damaged.
@@ -78,18 +78,22 @@ class StoredIndex:
 
     Chunks of packs of version 1 are not among them: there is no CRC of their stored bytes, which
     entries of manifests of version 2 have. What an image shares with such packs is stored again.
+
+    :param pack_class: of the packs; None: any.
     """
 
     version = 2
 
-    def __init__(self, chunk_size: int) -> None:
+    def __init__(self, chunk_size: int, pack_class: str | None = PACK_CLASS) -> None:
         self.chunk_size = chunk_size
-        self.chunks = native.StoredChunkIndex(chunk_size)
+        self._pack_class = pack_class
+        self.chunks = native.StoredChunkIndex(chunk_size, pack_class)
 
     def takes(self, header: bytes) -> bool:
         """See :class:`ChunkIndex`."""
         parsed = native.PackHeader.parse(header)
-        return parsed.chunk_size == self.chunk_size and parsed.pack_class == PACK_CLASS
+        is_of_class = self._pack_class in (None, parsed.pack_class)
+        return parsed.chunk_size == self.chunk_size and is_of_class
 
     def add_pack(
         self, pack: bytes, header: bytes, table: Buffer, unsound: Sequence[int] = ()
@@ -108,11 +112,11 @@ class StoredIndex:
 
 
 class ChunkIndexes:
-    """One index for each version of packs."""
+    """One index for each version of packs, those of images and of volumes."""
 
     def __init__(self, chunk_size: int) -> None:
         self.plain = PlainIndex(chunk_size)
-        self.stored = StoredIndex(chunk_size)
+        self.stored = StoredIndex(chunk_size, None)
 
     def of_version(self, version: int) -> ChunkIndex:
         """Return the index of packs of a version."""

@@ -1,14 +1,18 @@
 """Verification of volumes and snapshots: missing and damaged log objects, manifests, chunks."""
 
 import dataclasses
+import mmap
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from acstor import native
 from acstor.origin import base, memory
 from acstor.origin.faulty import FaultyOrigin
 from acstor.repository import layout
+from acstor.repository.pack_filler import random_salt
 from acstor.repository.repository import Repository
 from acstor.repository.verification import Damage, Report, Verifier
 from acstor.repository.volumes.log_range import LogRange
@@ -156,3 +160,39 @@ def test_what_a_fold_replaced_meanwhile_is_no_damage(repository: Repository) -> 
     VolumeStore(repository).delete_snapshot(SNAPSHOT)
     folding = Repository(FoldingOrigin(inner, fold), repository.format)
     assert Verifier(folding).verify().damages == []
+
+
+def put_folded(repository: Repository, content: bytes) -> tuple[str, str]:
+    """Store a disk as folds of volumes do; return the names of its manifest and its pack."""
+    builder = native.DiskBuilder(native.StoredChunkIndex(CHUNK_SIZE, "volume"))
+    scan = native.scan_buffer(content, CHUNK_SIZE)
+    chunks = native.compress_chunks(scan, content, builder.absorb(scan), None)
+    buffer = mmap.mmap(-1, 1 << 20)
+    writer = native.PackWriter(buffer, CHUNK_SIZE, "volume", random_salt())
+    assert writer.append(chunks) == len(chunks)
+    pack, size, records = writer.seal()
+    builder.close_pack(pack, records)
+    name = layout.pack_key(pack.hex())
+    repository.origin.put_if_absent(name, [buffer[:size] + records.to_bytes()])
+    with tempfile.TemporaryFile() as spool, tempfile.TemporaryFile() as file:
+        manifest, _ = builder.finish(
+            image_id(9), len(content), bytes(16), spool.fileno(), file.fileno()
+        )
+        file.seek(0)
+        repository.origin.put_if_absent(layout.manifest_key(manifest), [file.read()])
+    return manifest, pack.hex()
+
+
+def test_compressed_packs_of_folds_are_verified() -> None:
+    repository = open_repository(memory.MemoryOrigin())
+    content = disk(1, 2) + b"text".ljust(CHUNK_SIZE, b".")
+    manifest, pack = put_folded(repository, content)
+    VolumeStore(repository).create_from_manifest(NewVolume(VOLUME, len(content)), manifest)
+    report = verify(repository)
+    assert (report.damages, report.packs, report.chunks) == ([], 1, 3)
+    key = layout.pack_key(pack)
+    damaged = bytearray(repository.origin.get(key, 1 << 20))
+    damaged[4096 + CHUNK_SIZE + 10] ^= 1
+    replace(repository.origin, key, bytes(damaged))
+    (damage,) = verify(repository).damages
+    assert (damage.volume, damage.chunk, damage.pack) == (VOLUME, 1, pack)

@@ -15,7 +15,7 @@ use super::stored_chunks::StoredChunks;
 use super::{Failure, chunk_size_of, digest_of, invalid};
 use crate::errors;
 
-fn class_of(name: &str) -> Result<PackClass, Failure> {
+pub(super) fn class_of(name: &str) -> Result<PackClass, Failure> {
     let class = PackClass::ALL.into_iter().find(|class| class.as_str() == name);
     class.ok_or_else(|| invalid(format!("there is no class of packs named {name:?}")))
 }

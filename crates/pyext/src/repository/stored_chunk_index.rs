@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 
 use super::chunk_records::ChunkRecords;
 use super::chunk_table::{ChunkTable, IndexedChunk, Ordinal, PackNumbers};
-use super::pack_writer::PackHeader;
+use super::pack_writer::{PackHeader, class_of};
 use super::{Failure, chunk_size_of, digest_of, failure, invalid};
 
 /// A record in its bytes, which are smaller than the record.
@@ -58,6 +58,8 @@ pub(super) struct Placed {
 /// Chunks of any number of packs, and of the one being filled.
 pub(super) struct Index {
     pub(super) chunk_size: ChunkSize,
+    /// Class of the packs; `None`: any.
+    class: Option<PackClass>,
     chunks: ChunkTable<Stored>,
 }
 
@@ -97,8 +99,10 @@ impl Index {
     }
 
     fn add(&mut self, id: PackId, header: &Header, table: &ChunkRecords, unsound: &[u32]) -> Added {
-        if header.class != PackClass::Image {
-            return Err(invalid("only packs of images are shared"));
+        if let Some(class) = self.class
+            && header.class != class
+        {
+            return Err(invalid(format!("only packs of class {} are taken", class.as_str())));
         }
         if header.chunk_size != self.chunk_size {
             return Err(invalid("the pack has chunks of another size"));
@@ -139,8 +143,10 @@ pub(crate) struct StoredChunkIndex {
 #[pymethods]
 impl StoredChunkIndex {
     #[new]
-    fn new(chunk_size: u32) -> PyResult<StoredChunkIndex> {
-        let index = Index { chunk_size: chunk_size_of(chunk_size)?, chunks: ChunkTable::new() };
+    #[pyo3(signature = (chunk_size, pack_class=Some("image")))]
+    fn new(chunk_size: u32, pack_class: Option<&str>) -> PyResult<StoredChunkIndex> {
+        let (chunk_size, class) = (chunk_size_of(chunk_size)?, pack_class.map(class_of));
+        let index = Index { chunk_size, class: class.transpose()?, chunks: ChunkTable::new() };
         Ok(StoredChunkIndex { index: RwLock::new(index) })
     }
 
