@@ -84,7 +84,7 @@ CRATE_ARROWS = {
     "readpath": {"types", "ring", "manifest", "pack", "store", "net", "peer", "runclock"}
     | {"selection"},
     "fuse": {"types", "readpath"},
-    "overlay": {"types", "diskio", "manifest", "readpath"},
+    "overlay": {"types", "diskio", "manifest", "pack", "readpath"},
     "nbd": {"types", "net", "readpath", "overlay"},
     "testkit": {"types"},
     "fuzzing": {"types", "ring", "manifest", "pack", "store", "peer", "readpath", "fuse", "overlay"}

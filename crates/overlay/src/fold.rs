@@ -255,7 +255,7 @@ impl<B: FoldBase> Fold<'_, B> {
         (self.announce)(&self.packs, manifest).map_err(OverlayError::Unavailable)
     }
 
-    /// What the overlay has that travels.
+    /// Returns what the overlay has that travels.
     fn written(&self) -> WrittenChunks {
         let map = self.core.log.map();
         let mut written = WrittenChunks::default();
