@@ -202,7 +202,7 @@ fn manifest_that_an_earlier_process_installed_goes_below_the_log() {
     host.volume.push_now().unwrap();
     let second = host.fold(&FoldHow::default()).unwrap();
     assert_eq!(host.origin.keys("packs/").len(), packs + 1, "only what was written since");
-    let entries = |digest| host.origin.manifest(digest).entries().collect::<Vec<_>>();
+    let entries = |digest| host.origin.whole_manifest(digest).entries().collect::<Vec<_>>();
     let (before, after) = (entries(&first), entries(&second.digest));
     let changed: Vec<usize> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
     assert_eq!(changed, [3], "the others lie where the manifest below has them");
@@ -210,7 +210,7 @@ fn manifest_that_an_earlier_process_installed_goes_below_the_log() {
 }
 
 fn chunks_of(host: &Host, manifest: &Digest) -> Vec<Digest> {
-    let entries = host.origin.manifest(manifest);
+    let entries = host.origin.whole_manifest(manifest);
     let digests = entries.entries().filter_map(|entry| match entry {
         Entry::Chunk { digest, .. } => Some(digest),
         Entry::Zero => None,
