@@ -92,6 +92,37 @@ OPTIONS = [
         default="1GiB",
         help="Bytes of its file system that are left free, whatever is downloaded.",
     ),
+    cfg.StrOpt(
+        "rbd_user",
+        default="",
+        help=(
+            "Client of Ceph, without 'client.', that may read the pools in which Glance has its "
+            "images: images of format raw are then read from there, without their holes, instead "
+            "of over HTTP. Needs the package python3-rbd, and a Glance that tells this service's "
+            "user the locations of images (show_multiple_locations or show_image_direct_url). "
+            "Empty: over HTTP."
+        ),
+    ),
+    cfg.StrOpt(
+        "rbd_conf",
+        default="/etc/ceph/ceph.conf",
+        help="Path of ceph.conf of that cluster; it says where the client's keyring is.",
+    ),
+    cfg.ListOpt(
+        "rbd_pools",
+        default=["images"],
+        help=(
+            "Pools that Glance stores images in (rbd_store_pool). A location in another pool is "
+            "not believed, since users may be allowed to write locations."
+        ),
+    ),
+    cfg.FloatOpt(
+        "rbd_timeout",
+        default=10.0,
+        min=0.5,
+        max=600.0,
+        help="Seconds that connecting to that cluster, and each operation there, may take.",
+    ),
     cfg.Opt(
         "size_max",
         type=types.ByteSize(types.MIB),

@@ -1,9 +1,13 @@
 """Putting the parts of a registrar together, by the configuration."""
 
+import logging
 from collections.abc import Callable
 
 from oslo_config import cfg
 
+from acstor import exception
+from acstor.origin.rados import binding
+from acstor.origin.rados.connection import Connection
 from acstor.registrar.decision import Rules
 from acstor.registrar.image_service.base import ImageService
 from acstor.registrar.rate_limit import RateLimit
@@ -17,12 +21,15 @@ from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images import registration
 from acstor.repository.repository import Repository
 
+LOG = logging.getLogger(__name__)
+
 
 def job_settings(conf: cfg.ConfigOpts, file_registrar: FileRegistrar) -> JobSettings:
     """Return how images are registered.
 
     :param file_registrar: registers files that are on this machine.
     """
+    rbd = rbd_client(conf)
     return JobSettings(
         download=DownloadSettings(
             conf.registrar.spool_path,
@@ -39,13 +46,34 @@ def job_settings(conf: cfg.ConfigOpts, file_registrar: FileRegistrar) -> JobSett
             ),
             tool_timeout=conf.registration.tool_timeout,
             disk_size_max=conf.registrar.disk_size_max,
+            rbd=rbd,
         ),
         file_registrar=file_registrar,
         datadir=conf.glance.filesystem_store_datadir,
         download_rate=RateLimit(conf.registrar.rate_max),
         scan_rate=RateLimit(conf.registrar.rate_max),
         dedup_scope=DedupScope(conf.repository.dedup_scope),
+        rbd_pools=tuple(conf.registrar.rbd_pools) if rbd else (),
     )
+
+
+def rbd_client(conf: cfg.ConfigOpts) -> Connection | None:
+    """Return the client of the cluster that Glance stores images in.
+
+    None where none is configured, or where there is no binding of librbd: images are downloaded.
+    """
+    options = conf.registrar
+    if not options.rbd_user:
+        return None
+    try:
+        binding.load(binding.RBD)
+    except exception.UnsupportedError as error:
+        LOG.warning(
+            "[registrar] rbd_user has no effect, images in RBD are downloaded from Glance: %s",
+            exception.one_line(error, with_hint=True),
+        )
+        return None
+    return Connection(options.rbd_conf, options.rbd_user, options.rbd_timeout)
 
 
 def rules(conf: cfg.ConfigOpts) -> Rules:

@@ -49,8 +49,10 @@ class GlanceServer(ThreadingHTTPServer):
 
 
 def described(image: ServiceImage) -> dict[str, Any]:
-    """Return an image as the API has it."""
+    """Return an image as the API has it, with show_multiple_locations where it has locations."""
+    locations = [{"url": url, "metadata": {}} for url in image.locations]
     return {
+        **({"locations": locations} if locations else {}),
         **image.properties,
         "id": image.id,
         "name": image.name,

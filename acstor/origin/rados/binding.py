@@ -1,9 +1,9 @@
-"""The distribution's binding of librados, which PyPI does not have, and what it does not do.
+"""The distribution's bindings of librados and librbd, which PyPI does not have.
 
 Where ``import rados`` fails, as in a virtual environment without the system's packages, the
 extension module of the package python3-rados is loaded from where the distribution has it: that
 file alone, so that nothing else of the system's packages gets into the environment. It has to be of
-the same minor version of Python.
+the same minor version of Python. So it is with ``rbd``, which needs ``rados``.
 """
 
 import dataclasses
@@ -24,7 +24,8 @@ FOLDERS = ("/usr/lib/python3/dist-packages", "/usr/lib64/python3/site-packages")
 """Folders of modules of Debian and its kin; others have theirs with the version in the name."""
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 VERSIONED_FOLDERS = tuple(f"{top}/{_VERSION}/site-packages" for top in ("/usr/lib64", "/usr/lib"))
-_NAME = "rados"
+RADOS = "rados"
+RBD = "rbd"
 _lock = threading.Lock()
 
 
@@ -48,39 +49,45 @@ def distributed() -> Binding:
     return Binding(load(), PoolLister)
 
 
-def load() -> Any:
-    """Return the module ``rados``.
+def load(name: str = RADOS) -> Any:
+    """Return the module of that name.
 
+    :param name: :data:`RADOS`, or :data:`RBD`, before which the other one is loaded.
     :raises UnsupportedError: when it cannot be loaded.
     """
+    if name != RADOS:
+        load(RADOS)
     with _lock:
         try:
-            return importlib.import_module(_NAME)
+            return importlib.import_module(name)
         except ImportError as error:
-            return _load_from(find(), error)
+            return _load_from(name, find(name=name), error)
 
 
-def find(folders: tuple[str, ...] = (*FOLDERS, *VERSIONED_FOLDERS)) -> str | None:
+def find(
+    folders: tuple[str, ...] = (*FOLDERS, *VERSIONED_FOLDERS), name: str = RADOS
+) -> str | None:
     """Return the path of the distribution's module for this Python, None where there is none."""
     for folder in folders:
         for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-            path = os.path.join(folder, _NAME + suffix)
+            path = os.path.join(folder, name + suffix)
             if os.path.isfile(path):
                 return path
     return None
 
 
-def _load_from(path: str | None, reason: ImportError) -> Any:
+def _load_from(name: str, path: str | None, reason: ImportError) -> Any:
     try:
-        spec = importlib.util.spec_from_file_location(_NAME, path) if path else None
+        spec = importlib.util.spec_from_file_location(name, path) if path else None
         if spec is None or spec.loader is None:
             raise reason
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     except ImportError as error:
         raise exception.UnsupportedError(
-            f"the Python binding of librados cannot be loaded: {error}",
-            hint="install the package python3-rados, and use the distribution's version of Python",
+            f"the Python binding of lib{name} cannot be loaded: {error}",
+            hint=f"install the package python3-{name}, and use the distribution's version of "
+            "Python",
         ) from error
-    sys.modules[_NAME] = module
+    sys.modules[name] = module
     return module

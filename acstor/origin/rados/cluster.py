@@ -78,6 +78,17 @@ class Cluster:
                 self._contexts[pool, namespace] = found
             return found
 
+    def fsid(self) -> str:
+        """Return the id of the cluster.
+
+        :raises UnavailableError: when the cluster does not answer in time.
+        :raises InvalidError: when configuration or key are not there.
+        """
+        with self._connecting():
+            handle = self._connected()
+        with self.map_errors("asking for the id of the cluster"):
+            return str(handle.get_fsid())
+
     def room(self, pool: str) -> tuple[int, int]:
         """Return how many bytes may still be stored in a pool, and how many there are.
 
@@ -93,7 +104,7 @@ class Cluster:
         with self.map_errors(what):
             code, answer, _ = handle.mon_command(_ROOM_COMMAND, b"")
         if code < 0:
-            raise _mapped(-code, f"{what}: {os.strerror(-code)}")
+            raise mapped_error(-code, f"{what}: {os.strerror(-code)}")
         try:
             told = untrusted_json.load(answer, what)["pools"]
             known = {one["name"]: one["stats"] for one in told}
@@ -158,7 +169,7 @@ class Cluster:
         if code in (-errno.EPERM, -errno.EACCES):
             return  # a client with fewer capabilities than the page on Ceph names
         if code < 0:
-            raise _mapped(-code, f"{what}: {os.strerror(-code)}")
+            raise mapped_error(-code, f"{what}: {os.strerror(-code)}")
         self._used.check(pools.parse(answer))
 
     @contextlib.contextmanager
@@ -192,7 +203,7 @@ class Cluster:
         except self.rados.Error as error:
             if (getattr(error, "errno", 0) or 0) >= MISMATCH_ERRNO_MIN:
                 raise MismatchError(what) from error
-            raise _mapped(getattr(error, "errno", 0), f"{what}: {error}") from error
+            raise mapped_error(getattr(error, "errno", 0), f"{what}: {error}") from error
 
     def listed(self, pool: str, namespace: str, what: str) -> Iterator[Listed]:
         """Yield what is in a namespace.
@@ -206,11 +217,11 @@ class Cluster:
             if error.code == errno.ENOENT:
                 hint = _ABSENT_HINT.format(self._connection.conf) + f", and pool {pool}"
                 raise exception.InvalidError(text, hint=hint) from error
-            raise _mapped(error.code, text) from error
+            raise mapped_error(error.code, text) from error
 
     def error(self, code: int, what: str) -> exception.AcstorError:
         """Return what an error's number means, positive, other than those of one object's state."""
-        return _mapped(code, f"{what}: {os.strerror(code)}")
+        return mapped_error(code, f"{what}: {os.strerror(code)}")
 
     def completed(self, completion: Any, what: str) -> int:
         """Wait for an asynchronous call; return what it returned, 0 or more."""
@@ -230,7 +241,8 @@ def _room_of(figures: Mapping[str, int]) -> tuple[int, int]:
     return max(0, min(free, quota - stored) if quota else free), stored
 
 
-def _mapped(code: int | None, text: str) -> exception.AcstorError:
+def mapped_error(code: int | None, text: str) -> exception.AcstorError:
+    """Return the error for a code of Ceph's libraries (``errno``)."""
     if code in (errno.ENOSPC, errno.EDQUOT):
         return exception.ExhaustedError(
             text, hint="make room in the pool ('acstor gc' frees what no image needs)"

@@ -1,6 +1,7 @@
 """Parameters of a connection to a Ceph cluster."""
 
 import dataclasses
+from collections.abc import Mapping
 
 LATE_SHARE = 0.25
 """Share of the deadline after which librados takes an operation for late, and looks for such ones.
@@ -22,11 +23,13 @@ class Connection:
     :param conf: path of ceph.conf.
     :param client: name of the client without its type, as in ``client.NAME``.
     :param timeout_seconds: of each call, and of connecting.
+    :param more_options: of librados, beside those that make the deadlines.
     """
 
     conf: str
     client: str
     timeout_seconds: float
+    more_options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def options(self) -> dict[str, str]:
@@ -34,6 +37,7 @@ class Connection:
         seconds = f"{self.timeout_seconds:g}"
         share = self.timeout_seconds * LATE_SHARE
         return {
+            **self.more_options,
             "rados_osd_op_timeout": seconds,
             "rados_mon_op_timeout": seconds,
             # It takes whole seconds only, and none for no end.

@@ -52,6 +52,8 @@ class ServiceImage:
     """ISO 8601, as the service writes it."""
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Whatever else it says, as text."""
+    locations: tuple[str, ...] = ()
+    """URLs in RBD, where the service tells them; users may have written them."""
 
     @property
     def checksum(self) -> Checksum | None:

@@ -16,6 +16,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 from acstor import exception, untrusted_json
 from acstor.registrar.image_service import base
 from acstor.repository import layout
+from acstor.repository.source.rbd.location import SCHEME
 
 if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 ANSWER_SIZE_MAX = 64 << 20
 """Longest answer to a question, bytes: a thousand images with very long properties."""
 IMAGES_MAX = 1_000_000
+LOCATIONS_MAX = 64
+"""Most locations of an image that are kept."""
 LISTINGS_MAX = 3
 """Attempts at a listing, when the image between two pages is deleted."""
 _PART_SIZE = 1 << 16
@@ -254,6 +257,7 @@ def _parse_image(fields: Any) -> base.ServiceImage:
                 for name, value in fields.items()
                 if name not in _BASE_FIELDS and value is not None
             },
+            locations=_locations(fields),
         )
     except (KeyError, TypeError, ValueError, AttributeError, exception.InvalidError) as error:
         raise _unintelligible(exception.one_line(error)) from error
@@ -264,6 +268,20 @@ def _list_of(answer: dict[str, Any], name: str) -> list[Any]:
     if not isinstance(items, list):
         raise _unintelligible(f"it has no {name}")
     return items
+
+
+def _locations(fields: dict[str, Any]) -> tuple[str, ...]:
+    """Return what Glance tells with show_multiple_locations or show_image_direct_url.
+
+    Those of RBD only: locations of other stores may hold credentials.
+    """
+    told = fields.get("locations") or []
+    if not isinstance(told, list):
+        raise TypeError("locations are no list")
+    found = [one["url"] for one in told[:LOCATIONS_MAX]]
+    found.append(fields.get("direct_url"))
+    texts = (text for text in found if isinstance(text, str) and text.startswith(SCHEME))
+    return tuple(dict.fromkeys(texts))
 
 
 def _size(value: Any) -> int | None:

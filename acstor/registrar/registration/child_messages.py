@@ -14,13 +14,16 @@ import json
 from typing import Any
 
 from acstor import exception, untrusted_json
+from acstor.origin.rados.connection import Connection
 from acstor.registrar.registration.file_registration import (
     CancelledError,
     FileSettings,
     ImageFile,
     LeftError,
+    NotInRbdError,
 )
 from acstor.repository.images import registration
+from acstor.repository.source.rbd.location import RbdLocation
 
 LINE_SIZE_MAX = 64 << 10
 """Longest line, bytes."""
@@ -31,6 +34,7 @@ _CLASSES: dict[str, type[exception.AcstorError]] = {
         *(found for found in vars(exception).values() if isinstance(found, type)),
         CancelledError,
         LeftError,
+        NotInRbdError,
     )
     if issubclass(found, exception.AcstorError)
 }
@@ -68,8 +72,11 @@ class Order:
         fields = untrusted_json.load(line, "the order")
         settings = fields["settings"]
         settings["registration"] = registration.Settings(**settings["registration"])
+        settings["rbd"] = settings["rbd"] and Connection(**settings["rbd"])
         fields["settings"] = FileSettings(**settings)
-        fields["file"] = ImageFile(**fields["file"])
+        file = fields["file"]
+        file["rbd"] = file["rbd"] and RbdLocation(**file["rbd"])
+        fields["file"] = ImageFile(**file)
         return cls(**fields)
 
 

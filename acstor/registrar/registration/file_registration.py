@@ -6,12 +6,19 @@ import dataclasses
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.origin.rados.connection import Connection
 from acstor.repository import disk_formats
 from acstor.repository.checksum import Checksum
 from acstor.repository.images import inspection, registration
 from acstor.repository.images.record_writer import RecordWriter, UnsignedRecords
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Repository
+from acstor.repository.source import base
+from acstor.repository.source.rbd import opening
+from acstor.repository.source.rbd.base import BlockSnapshot
+from acstor.repository.source.rbd.location import RbdLocation
+
+OpenSnapshot = Callable[[Connection, RbdLocation], BlockSnapshot]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,6 +33,10 @@ class ImageFile:
     """Declared, ``algorithm:hexadecimal``."""
     dedup_scope: str | None = None
     """Scope of the names of its chunks; None: they are plain digests."""
+    rbd: RbdLocation | None = None
+    """Where it is in RBD, in place of a file."""
+    size_bytes: int | None = None
+    """Declared size of what is in RBD."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,6 +47,8 @@ class FileSettings:
     tool_timeout: float = 60.0
     disk_size_max: int | None = None
     """Most bytes of a disk; None: any number."""
+    rbd: Connection | None = None
+    """Client of the cluster that Glance stores images in."""
 
 
 class CancelledError(exception.AcstorError):
@@ -47,6 +60,10 @@ class CancelledError(exception.AcstorError):
 
 class LeftError(exception.ImageRefusedError):
     """Inspection refused the image: it is left to Nova."""
+
+
+class NotInRbdError(exception.UnavailableError):
+    """The image cannot be opened in RBD; nothing of it was registered."""
 
 
 class FileRegistrar(abc.ABC):
@@ -66,6 +83,7 @@ class FileRegistrar(abc.ABC):
         :param check: called now and then, and before the image is published; raises
             :class:`CancelledError` to end the registration.
         :param advance: told how many more bytes of the disk were stored; may wait.
+        :raises NotInRbdError: when it is in RBD and cannot be opened there.
         :raises LeftError: when inspection refuses the image.
         :raises DiskTooLargeError: when the disk is too large.
         :raises ImageRefusedError: when it is not what was declared.
@@ -78,10 +96,14 @@ class InProcess(FileRegistrar):
     """Registers in this process; what the file makes it take is taken from all others.
 
     :param writer: writes the records, by default without a signature.
+    :param open_snapshot: opens images in RBD.
     """
 
-    def __init__(self, writer: RecordWriter | None = None) -> None:
+    def __init__(
+        self, writer: RecordWriter | None = None, open_snapshot: OpenSnapshot = opening.open_snapshot
+    ) -> None:
         self._writer = writer or UnsignedRecords()
+        self._open_snapshot = open_snapshot
 
     def register(
         self,
@@ -93,14 +115,7 @@ class InProcess(FileRegistrar):
     ) -> registration.Report:
         """Register the file."""
         try:
-            source = inspection.open_source(
-                file.path,
-                file.disk_format,
-                settings.tool_timeout,
-                inspection.SizeLimits(
-                    settings.disk_size_max, disk_formats.disk_size_max(repository)
-                ),
-            )
+            source = self._open(repository, file, settings)
         except exception.ContentMismatchError:
             raise
         except exception.ImageRefusedError as error:
@@ -118,6 +133,35 @@ class InProcess(FileRegistrar):
                 repository, settings.registration, _Throttle(advance), check, self._writer
             )
             return registrar.register(request)
+
+
+    def _open(
+        self, repository: Repository, file: ImageFile, settings: FileSettings
+    ) -> base.ImageSource:
+        limits = inspection.SizeLimits(
+            settings.disk_size_max, disk_formats.disk_size_max(repository)
+        )
+        if file.rbd is None:
+            return inspection.open_source(
+                file.path, file.disk_format, settings.tool_timeout, limits
+            )
+        return inspection.open_rbd_source(
+            self._opened_in_rbd(file, settings), settings.tool_timeout, limits
+        )
+
+    def _opened_in_rbd(self, file: ImageFile, settings: FileSettings) -> BlockSnapshot:
+        if file.rbd is None or settings.rbd is None:
+            raise exception.InternalError("an image in RBD was ordered without a client")
+        try:
+            snapshot = self._open_snapshot(settings.rbd, file.rbd)
+        except exception.AcstorError as error:
+            raise NotInRbdError(error.message, hint=error.hint) from error
+        try:
+            opening.check_size(snapshot, file.size_bytes)
+        except exception.InvalidError as error:
+            snapshot.close()
+            raise NotInRbdError(error.message, hint=error.hint) from error
+        return snapshot
 
 
 class _Throttle(Progress):

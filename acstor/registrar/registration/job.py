@@ -19,12 +19,14 @@ from acstor.registrar.registration.file_registration import (
     FileSettings,
     ImageFile,
     LeftError,
+    NotInRbdError,
 )
 from acstor.registrar.registration.file_store import find_file
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images import registration
 from acstor.repository.origin_reserve import OriginReserve
 from acstor.repository.repository import Repository
+from acstor.repository.source.rbd.location import RbdLocation, find_location
 
 LOG = logging.getLogger(__name__)
 
@@ -69,6 +71,8 @@ class JobSettings:
     download_rate: RateLimit = dataclasses.field(default_factory=lambda: RateLimit(0))
     scan_rate: RateLimit = dataclasses.field(default_factory=lambda: RateLimit(0))
     dedup_scope: DedupScope = DedupScope.CLOUD
+    rbd_pools: tuple[str, ...] = ()
+    """Pools that Glance stores images in; none: they are not read from RBD."""
 
     def scope_of(self, image: ServiceImage) -> str | None:
         """Return the scope of the names of an image's chunks.
@@ -78,6 +82,13 @@ class JobSettings:
         if image.visibility == VISIBILITY_PUBLIC:
             return None
         return self.dedup_scope.of_project(image.owner, image.id)
+
+
+    def location_of(self, image: ServiceImage) -> RbdLocation | None:
+        """Return where an image is to be read from RBD, None where it is not to be."""
+        if image.disk_format != "raw":
+            return None  # what another format says is found by tools that read files
+        return find_location(image.id, image.locations, self.rbd_pools)
 
 
 class ImageJob:
@@ -133,27 +144,39 @@ class ImageJob:
         self._repository.check_scope_allowed(dedup_scope)
         reserve_percent = self._settings.file.registration.reserve_percent
         OriginReserve(self._repository.origin, reserve_percent).check()
-        with self._file() as path:
-            self._path = path
-            self._check()
-            file = ImageFile(
-                image_id=image.id,
-                name=image.name or image.id,
-                path=path,
-                disk_format=image.disk_format or "",
-                checksum=str(image.checksum) if image.checksum else None,
-                dedup_scope=dedup_scope,
-            )
-            return self._settings.file_registrar.register(
-                self._repository, file, self._settings.file, self._check, self._throttle
-            )
+        file = ImageFile(
+            image_id=image.id,
+            name=image.name or image.id,
+            path=find_file(self._settings.datadir, image) or "",
+            disk_format=image.disk_format or "",
+            checksum=str(image.checksum) if image.checksum else None,
+            dedup_scope=dedup_scope,
+        )
+        if file.path:
+            return self._register_file(file)
+        location = self._settings.location_of(image)
+        if location is not None:
+            try:
+                return self._register_file(
+                    dataclasses.replace(file, rbd=location, size_bytes=image.size_bytes)
+                )
+            except NotInRbdError as error:
+                LOG.warning(
+                    "image %s is downloaded instead of read from RBD: %s",
+                    image.id, exception.one_line(error, with_hint=True),
+                )  # fmt: skip
+        with self._downloaded() as path:
+            return self._register_file(dataclasses.replace(file, path=path))
+
+    def _register_file(self, file: ImageFile) -> registration.Report:
+        self._path = file.path
+        self._check()
+        return self._settings.file_registrar.register(
+            self._repository, file, self._settings.file, self._check, self._throttle
+        )
 
     @contextlib.contextmanager
-    def _file(self) -> Iterator[str]:
-        path = find_file(self._settings.datadir, self.image)
-        if path is not None:
-            yield path
-            return
+    def _downloaded(self) -> Iterator[str]:
         downloader = Downloader(
             self._service,
             self.image,

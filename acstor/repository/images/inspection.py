@@ -7,13 +7,18 @@ content itself, as the guest sees it, must look like nothing but raw, GPT or ISO
 inspector and to QEMU: a nested qcow2 with a backing file would otherwise be opened on the host.
 """
 
+import contextlib
 import dataclasses
+import os
+from collections.abc import Iterator
 from typing import IO, cast
 
 from oslo_utils.imageutils import format_inspector
 
 from acstor import exception
 from acstor.repository.source import base, qcow2, qemu, raw
+from acstor.repository.source.rbd import source as rbd
+from acstor.repository.source.rbd.base import BlockSnapshot
 
 DECLARED_FORMATS = ("raw", "qcow2", "iso")
 """Formats that may be declared; ``iso`` is a raw file that holds an ISO 9660 file system."""
@@ -26,6 +31,8 @@ _CONTENT_FORMATS = {
 _READ_SIZE = 4096
 _INSPECTED_SIZE_MAX = 64 << 20
 """Bytes after which an inspector that is still undecided counts as not matching."""
+_PROBED_SIZE = 64 << 10
+"""Bytes at the beginning of a disk in RBD that QEMU's tools get; they tell the format by 512."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,6 +96,47 @@ def open_source(
         source.close()
         raise exception.ImageRefusedError(f"{path} describes a disk of no bytes")
     return source
+
+
+def open_rbd_source(
+    snapshot: BlockSnapshot, timeout_seconds: float, limits: SizeLimits = SizeLimits()
+) -> base.ImageSource:
+    """Inspect an image of format raw in RBD, as :func:`open_source` inspects a file.
+
+    QEMU looks at the beginning of a disk to tell its format, and gets that.
+
+    :param snapshot: is closed with the source, and by an error.
+    :returns: the source; the caller closes it.
+    :raises ContentMismatchError: when it is not raw.
+    :raises DiskTooLargeError: when the disk is larger; nothing of its content was then read.
+    :raises ImageRefusedError: when the image is unsafe or encrypted.
+    :raises UnavailableError: when the cluster or QEMU's tools do not answer, or are missing.
+    """
+    source = rbd.RbdSource(snapshot)
+    try:
+        limits.check(source.size_bytes, source.name)
+        if source.size_bytes == 0:
+            raise exception.ImageRefusedError(f"{source.name} is a disk of no bytes")
+        _check_content(source, "raw", source.name)
+        with _memory_file(source.read(0, _PROBED_SIZE), source.size_bytes) as descriptor:
+            description = qemu.describe(f"/dev/fd/{descriptor}", timeout_seconds, descriptor)
+        _check_description(description, "raw", source.name)
+    except BaseException:
+        source.close()
+        raise
+    return source
+
+
+@contextlib.contextmanager
+def _memory_file(head: bytes, size_bytes: int) -> Iterator[int]:
+    """Have a file in memory of that size, which begins so and has a hole behind it."""
+    descriptor = os.memfd_create("acstor-head", os.MFD_CLOEXEC)
+    try:
+        os.pwrite(descriptor, head, 0)
+        os.ftruncate(descriptor, size_bytes)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _open_inspected(

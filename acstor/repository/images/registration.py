@@ -32,6 +32,7 @@ from acstor.repository.pack_filler import InlineExecutor, PackStorer
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Image, Repository
 from acstor.repository.source import base as source_base
+from acstor.repository.source.hashed import HashedSource
 
 ROUNDS_MAX = 5
 """Attempts at storing chunks again that garbage collection took."""
@@ -139,9 +140,7 @@ class Registrar:
         started = time.monotonic()
         report = Report(layout.canonical_image_id(request.image_id))
         self._check_size(request)
-        watch = None
-        if request.checksum and request.source.file:
-            watch = ChecksumThread(request.source.file, request.checksum)
+        request, watch = _watched(request)
         cache = self._open_cache()
         try:
             self._register(request, report, watch, cache)
@@ -169,7 +168,7 @@ class Registrar:
         self,
         request: Request,
         report: Report,
-        watch: ChecksumThread | None,
+        watch: ChecksumThread | HashedSource | None,
         cache: pack_cache.PackCache | None,
     ) -> None:
         existing = self._repository.find_image(report.image_id)
@@ -380,6 +379,22 @@ class Registrar:
         if token is None:
             raise exception.InternalError(f"ref {name} has no token after it was written")
         return Image(report.image_id, record, token, written)
+
+
+def _watched(request: Request) -> tuple[Request, ChecksumThread | HashedSource | None]:
+    """Return the request with a source that is watched, and what knows its checksum then.
+
+    The checksum is verified where one is declared and the source has something that it is of.
+    """
+    source, declared = request.source, request.checksum
+    if declared is None:
+        return request, None
+    if source.file is not None:
+        return request, ChecksumThread(source.file, declared)
+    if source.content_bytes is None:
+        return request, None
+    hashed = HashedSource(source, source.content_bytes, declared)
+    return dataclasses.replace(request, source=hashed), hashed
 
 
 def _refused_as_different(image_id: str) -> exception.ImageRefusedError:

@@ -73,6 +73,10 @@ class ImageSource(abc.ABC):
     """Size of the disk, a multiple of 512."""
     file: SourceFile | None = None
     """The open file, where the source is one."""
+    content_bytes: int | None = None
+    """Size of what a checksum is declared of, where the source is no file."""
+    name: str = "the disk"
+    """Name of the source in messages, where it is no file."""
 
     @abc.abstractmethod
     def extents(self) -> Iterator[Extent]:

@@ -71,6 +71,7 @@ def test_binding_is_found_for_this_python_only(tmp_path: pathlib.Path) -> None:
     path = tmp_path / f"rados{importlib.machinery.EXTENSION_SUFFIXES[0]}"
     path.touch()
     assert binding.find((str(tmp_path),)) == str(path)
+    assert binding.find((str(tmp_path),), binding.RBD) is None
 
 
 @pytest.mark.parametrize(

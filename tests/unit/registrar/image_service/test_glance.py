@@ -15,6 +15,7 @@ from testbed.doubles.registrar_cloud import content_of, describe
 
 CONTENT = content_of(1, 200_000)
 IMAGE = describe("00000000-0000-4000-8000-000000000001", CONTENT)
+RBD_URL = f"rbd://fsid/images/{IMAGE.id}/snap"
 
 Make = Callable[..., GlanceImageService]
 
@@ -213,3 +214,29 @@ def test_wrong_part_is_refused(make: Make, server: GlanceServer) -> None:
     server.before = answer
     with pytest.raises(exception.UnavailableError, match="without a range"):
         make().open_data(IMAGE.id, 10)
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ({}, ()),
+        ({"locations": None, "direct_url": None}, ()),
+        ({"locations": [{"url": RBD_URL, "metadata": {}}]}, (RBD_URL,)),
+        ({"direct_url": RBD_URL}, (RBD_URL,)),
+        ({"locations": [{"url": RBD_URL}, {"url": "swift://user:key@x"}], "direct_url": RBD_URL},
+         (RBD_URL,)),
+        ({"locations": [{"url": "rbd://x"}] * 100}, ("rbd://x",)),
+    ],
+)  # fmt: skip
+def test_locations_in_rbd_are_taken_where_they_are_told(
+    make: Make, server: GlanceServer, told: dict[str, Any], found: tuple[str, ...]
+) -> None:
+    def answer(request: Any) -> bool:
+        request.answer(200, {**described(IMAGE), **told})
+        return True
+
+    server.before = answer
+    image = make().find_image(IMAGE.id)
+    assert image is not None
+    assert image.locations == found
+    assert not image.properties
