@@ -16,14 +16,17 @@ from oslo_config import cfg
 from acstor import exception, version
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.reconciler import HostSnapshot, ImageUser, Reconciler
+from acstor.agent.reconcilers import seen_index
 from acstor.agent.reconcilers.decision_following import DecisionFollower
 from acstor.agent.reconcilers.desired_host import is_drained, read_desired_state
 from acstor.agent.reconcilers.image_following import ImageFollower, ImageReport, waiting_images
 from acstor.agent.reconcilers.image_records import ImageRecords
 from acstor.agent.reconcilers.image_use import ImageUse
+from acstor.agent.reconcilers.index_trust import REASONS, IndexTrust
 from acstor.agent.reconcilers.pinning import Pinner
 from acstor.agent.reconcilers.ring_following import RingFollower
 from acstor.agent.reconcilers.rounds_following import RoundsFollower
+from acstor.agent.reconcilers.seen_index import SeenIndex
 from acstor.agent.reconcilers.seen_records import SeenRecords, path_in
 from acstor.agent.reconcilers.usage_publication import LocalUse, UsagePublisher
 from acstor.agent.states import AgentEvent, AgentState, next_state
@@ -38,6 +41,7 @@ from acstor.cluster.ring.shrink_bound import ShrinkBound
 from acstor.control.client import AdminClient
 from acstor.origin.base import Origin, RefStore
 from acstor.repository.images.configured_records import record_verifier
+from acstor.repository.images.signed_record import RecordVerifier
 from acstor.repository.images.withdrawal_rounds import Rounds
 from acstor.repository.opening import open_repository
 from acstor.repository.repository import Repository
@@ -343,7 +347,8 @@ class Agent:
             doorbell = origin.doorbell()
             if doorbell is not None:
                 doorbell.listen(self.hear_doorbell)
-            records = self._make_records(repository)
+            verifier = record_verifier(self._conf, repository)
+            records = self._make_records(repository, verifier)
             reference = RingReference(origin, self._clock)
             usage = UsagePublisher(
                 origin,
@@ -368,17 +373,31 @@ class Agent:
                     records,
                     needed=self._images_needed,
                     has_index=repository.has_image_index,
+                    trust=self._make_trust(repository, verifier),
                     clock=self._clock,
                 ),
             )
         return self._followers
 
-    def _make_records(self, repository: Repository) -> ImageRecords:
+    def _make_records(self, repository: Repository, verifier: RecordVerifier) -> ImageRecords:
         return ImageRecords(
             repository.origin,
-            record_verifier(self._conf, repository),
+            verifier,
             SeenRecords(path_in(self._conf.state_path), repository.format.id),
             lambda reason: self._metrics.refused_records.labels(reason.value).inc(),
+        )
+
+    def _make_trust(self, repository: Repository, verifier: RecordVerifier) -> IndexTrust | None:
+        """Return what judges the index of images, None where signatures are not required."""
+        if not verifier.requires_signatures:
+            return None
+        for reason in REASONS:
+            self._metrics.refused_indexes.labels(reason)  # a rate needs a number before the first
+        return IndexTrust(
+            verifier,
+            SeenIndex(seen_index.path_in(self._conf.state_path), repository.format.id),
+            lambda reason: self._metrics.refused_indexes.labels(reason).inc(),
+            self._metrics.index_age.set,
         )
 
     def _manifests_attached(self) -> dict[str, str]:

@@ -30,6 +30,8 @@ RING_ABSENT = "acstor_agent_ring_absent_hosts"
 RING_BLIND = "acstor_agent_ring_blind"
 IMAGES = "acstor_agent_images"
 REFUSED_RECORDS = "acstor_agent_image_records_refused"
+REFUSED_INDEXES = "acstor_agent_image_indexes_refused"
+INDEX_AGE = "acstor_agent_image_index_age_seconds"
 RECONCILES = "acstor_agent_reconciles"
 RECONCILE_SECONDS = "acstor_agent_reconcile_seconds"
 FORMER_RECONCILES = "acstor_agent_looks"
@@ -68,6 +70,8 @@ ALL = (
     RING_BLIND,
     IMAGES,
     REFUSED_RECORDS,
+    REFUSED_INDEXES,
+    INDEX_AGE,
     RECONCILES,
     RECONCILE_SECONDS,
     FORMER_RECONCILES,
@@ -138,6 +142,14 @@ class AgentMetrics:
         )
         self.refused_records = prometheus_client.Counter(
             REFUSED_RECORDS, "Records of images that were not believed, by reason", ["reason"],
+            registry=registry,
+        )  # fmt: skip
+        self.refused_indexes = prometheus_client.Counter(
+            REFUSED_INDEXES, "Times that the index of images was not believed, by reason",
+            ["reason"], registry=registry,
+        )  # fmt: skip
+        self.index_age = prometheus_client.Gauge(
+            INDEX_AGE, "Age of what the registrar has signed of the index of images",
             registry=registry,
         )  # fmt: skip
         self._reconciles = [

@@ -10,6 +10,7 @@ from acstor.origin.rados import binding
 from acstor.origin.rados.connection import Connection
 from acstor.registrar.decision import Rules
 from acstor.registrar.image_service.base import ImageService
+from acstor.registrar.index_statements import IndexStatements
 from acstor.registrar.rate_limit import RateLimit
 from acstor.registrar.registration.download import DownloadSettings
 from acstor.registrar.registration.file_registration import FileRegistrar, FileSettings
@@ -19,6 +20,7 @@ from acstor.registrar.registry_sync import RegistrySync, SyncSettings
 from acstor.registrar.withdrawal import Withdrawals
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images import registration
+from acstor.repository.images.configured_records import signed_records
 from acstor.repository.repository import Repository
 
 LOG = logging.getLogger(__name__)
@@ -108,6 +110,7 @@ def registry_sync(
     :param monotonic: seconds.
     """
     options = conf.registrar
+    records = signed_records(conf)
     return RegistrySync(
         service,
         repository,
@@ -127,4 +130,5 @@ def registry_sync(
             retry_delay_max=options.retry_delay_max,
         ),
         clock,
+        IndexStatements(repository, records, clock, monotonic) if records else None,
     )

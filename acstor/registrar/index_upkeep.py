@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+from acstor.registrar.index_statements import IndexStatements
 from acstor.repository.images.image_index import ImageIndexWriter
 
 LEFT_AFTER = 600.0
@@ -14,17 +15,24 @@ class IndexUpkeep:
     """The leading registrar's part in the index of images.
 
     :param clock: monotonic seconds.
+    :param statements: signs what the index carries; None: there is no key.
     """
 
     def __init__(
-        self, index: ImageIndexWriter, clock: Callable[[], float] = time.monotonic
+        self,
+        index: ImageIndexWriter,
+        clock: Callable[[], float] = time.monotonic,
+        statements: IndexStatements | None = None,
     ) -> None:
         self._index = index
+        self._statements = statements
         self._clock = clock
         self._seen: dict[str, float] = {}
 
     def keep(self) -> int:
         """Have an index that can be read, and close what was left open; return how much that was.
+
+        Then have what signs state what is registered, where the registrar has a key.
 
         :raises UnavailableError: when the origin cannot be reached.
         :raises UnsupportedError: when a newer release wrote the index.
@@ -39,4 +47,6 @@ class IndexUpkeep:
             if now - self._seen[nonce] >= LEFT_AFTER
         }
         self._index.close_left(left)
+        if state is not None and self._statements is not None:
+            self._statements.keep(state)
         return len(left)

@@ -18,6 +18,7 @@ from acstor.registrar import planning
 from acstor.registrar.boot_parts import BootParts
 from acstor.registrar.fair_order import FairOrder
 from acstor.registrar.image_service.base import ImageService, ServiceImage
+from acstor.registrar.index_statements import IndexStatements
 from acstor.registrar.index_upkeep import IndexUpkeep
 from acstor.registrar.registration.job import Outcome, OutcomeKind
 from acstor.registrar.registration.jobs import Jobs
@@ -58,6 +59,7 @@ class RegistrySync:
     """Keeps the image registry of one repository.
 
     :param clock: seconds since the epoch.
+    :param statements: signs what the index of images carries; None: there is no key.
     """
 
     def __init__(
@@ -68,12 +70,13 @@ class RegistrySync:
         withdrawals: Withdrawals,
         settings: SyncSettings,
         clock: Callable[[], float] = time.time,
+        statements: IndexStatements | None = None,
     ) -> None:
         """Keep what to work with."""
         self._service = service
         self._repository = repository
         self._registry = ImageRegistry(repository.origin, repository.image_index)
-        self._index_upkeep = IndexUpkeep(repository.image_index)
+        self._index_upkeep = IndexUpkeep(repository.image_index, statements=statements)
         self._jobs = jobs
         self._withdrawals = withdrawals
         self._settings = settings
@@ -395,7 +398,7 @@ def _log(outcome: Outcome) -> None:
     image, report = outcome.image, outcome.report
     what = f"image {image.id} ({image.name})" if image.name else f"image {image.id}"
     if outcome.kind is OutcomeKind.REGISTERED and report is not None:
-        source = "downloaded" if outcome.downloaded_bytes else "read from the file store"
+        source = "downloaded" if outcome.downloaded_bytes else "read from the store"
         LOG.info(
             "%s is %s: file of %s %s, disk of %s, %s stored, %.1f s",
             what, report.status, _mebibytes(image.size_bytes or 0), source,

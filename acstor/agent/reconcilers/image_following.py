@@ -11,6 +11,7 @@ from typing import Any
 from acstor import exception
 from acstor.agent.handing_over import hand_over
 from acstor.agent.reconcilers.image_records import ImageRecords
+from acstor.agent.reconcilers.index_trust import IndexTrust
 from acstor.agent.reconcilers.registered_images import RegisteredImages
 from acstor.agent.reconcilers.usage_publication import UsagePublisher
 from acstor.control.client import AdminClient
@@ -83,6 +84,7 @@ class ImageFollower:
     :param records: reads the images' records.
     :param needed: returns the ids of the images that must stay attached; None: not known, so all.
     :param has_index: whether the repository has an index of the images.
+    :param trust: judges that index; None: signatures are not required.
     :param clock: monotonic seconds.
     """
 
@@ -96,6 +98,7 @@ class ImageFollower:
         *,
         needed: Callable[[], frozenset[str] | None] = frozenset,
         has_index: bool = False,
+        trust: IndexTrust | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._origin = origin
@@ -104,7 +107,7 @@ class ImageFollower:
         self._publisher = publisher
         self._records = records
         self._needed = needed
-        self._images = RegisteredImages(origin, has_index=has_index, clock=clock)
+        self._images = RegisteredImages(origin, has_index=has_index, trust=trust, clock=clock)
         self._registry = ImageRegistry(origin)
         self._known: dict[str, _Known] = {}
 
@@ -121,6 +124,7 @@ class ImageFollower:
         report = ImageReport()
         if self._records.begin():
             self._known.clear()  # on whose word they are attached may not be trusted any more
+            self._images.judge_again()
         present = {image["id"]: image for image in self._data_plane.call("image.list")}
         found = self._images.refresh()
         is_repository = bool(found) or self._is_there(present)
@@ -131,6 +135,7 @@ class ImageFollower:
         for image_id in sorted(found):
             with self._noted(report, image_id):
                 self._follow(image_id, present, report, wanted)
+        self._images.compare(self._records.digests)
         registered = self._images.ids
         report.registered = registered if is_repository else None
         for image_id in closed & wanted.keys():

@@ -7,6 +7,7 @@ from acstor.agent.reconcilers.seen_records import SeenRecords
 from acstor.origin.base import Origin
 from acstor.repository import layout
 from acstor.repository.images.image_record import ImageRecord
+from acstor.repository.images.index_statement import record_digest
 from acstor.repository.images.signed_record import RecordVerifier
 from acstor.repository.signing.signed_document import RefusalReason, UnverifiedError
 
@@ -30,6 +31,12 @@ class ImageRecords:
         self._verifier = verifier
         self._seen = seen
         self._on_refused = on_refused
+        self._digests: dict[str, str] = {}
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """Digest of each record, believed or not, as it was read last; by id of the image."""
+        return self._digests
 
     @property
     def key_problems(self) -> Mapping[str, str]:
@@ -57,8 +64,10 @@ class ImageRecords:
         :raises UnavailableError: when the origin cannot be reached.
         """
         ref = self._origin.get_ref(layout.image_ref(image_id))
+        self._digests.pop(image_id, None)
         if ref is None:
             return None
+        self._digests[image_id] = record_digest(ref.content)
         try:
             known = self._verifier.verify(ref.content, image_id)
             self._seen.check(image_id, known)

@@ -4,13 +4,15 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from acstor import exception
+from acstor.agent.reconcilers.index_trust import IndexTrust, is_as_stated
 from acstor.backoff import jittered
 from acstor.origin.base import Ref, RefStore
 from acstor.repository import layout
 from acstor.repository.images.image_index import INDEX_REF, ImageIndex
+from acstor.repository.images.index_statement import IndexStatement
 
 LOG = logging.getLogger(__name__)
 
@@ -28,12 +30,22 @@ class RegisteredImages:
     read at each look, each in its turn: what somebody wrote without the index shows in the end.
 
     :param has_index: whether the repository has one; without, all images are listed at each look.
+    :param trust: judges the index; None: signatures are not required.
     :param clock: monotonic seconds.
     """
 
     def __init__(
-        self, refs: RefStore, *, has_index: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        refs: RefStore,
+        *,
+        has_index: bool,
+        trust: IndexTrust | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._trust = trust
+        self._statement: IndexStatement | None = None
+        self._reread_for: IndexStatement | None = None
+        self._reads_all = False
         self._refs = refs
         self._has_index = has_index
         self._clock = clock
@@ -91,6 +103,45 @@ class RegisteredImages:
         """Have an image read again at the next look."""
         self._read_at.pop(image_id, None)
 
+    def judge_again(self) -> None:
+        """Have the index judged anew at the next look: other keys are trusted."""
+        self._ref = self._reread_at = None
+
+    def compare(self, digests: Mapping[str, str]) -> None:
+        """Compare what was read with what the registrar has stated; tell of a difference.
+
+        Only where the statement is about the index as it is, and no image is being changed. What
+        differs is read anew once; it is told of when it still differs then.
+
+        :param digests: of the records that were read, by id of the image.
+        """
+        if self._trust is None or not self._has_index:
+            return
+        self._trust.report_age()
+        statement, index = self._statement, self._followed
+        if statement is None or index is None or self._ref is None:
+            return
+        is_about_this = index.generation == statement.generation and not index.open
+        if not is_about_this or self._stale or not self._ids <= digests.keys():
+            return
+        if is_as_stated(statement, {one: digests[one] for one in self._ids}):
+            return
+        now = self._refs.refresh_ref(INDEX_REF, self._ref)
+        if now is None or now.token != self._ref.token:
+            return  # a record may have changed since the index was read
+        if self._reread_for != statement:
+            self._reread_for = statement
+            self._reads_all = True
+        else:
+            self._trust.refuse_snapshot(statement)
+
+    def _judge(self, index: ImageIndex | None) -> None:
+        if self._trust is None:
+            return
+        self._statement = None if index is None else self._trust.judge(index)
+        if index is not None and index.statement is not None and self._statement is None:
+            self._reads_all = True  # what it says of changes may be wrong
+
     def _index(self) -> ImageIndex | None:
         if not self._has_index:
             return None
@@ -110,6 +161,7 @@ class RegisteredImages:
             return None
         self._ref = ref
         self._note_problem(None)
+        self._judge(index)
         return index
 
     def _note_problem(self, problem: str | None) -> None:
@@ -120,7 +172,8 @@ class RegisteredImages:
     def _changed(self, index: ImageIndex | None) -> set[str] | None:
         """Return the images that may have changed since the last look; None: all may have."""
         followed = self._followed
-        if index is None or followed is None or followed.id != index.id:
+        reads_all, self._reads_all = self._reads_all, False
+        if index is None or followed is None or followed.id != index.id or reads_all:
             return None
         changed = index.changed_since(followed.generation)
         if changed is None:

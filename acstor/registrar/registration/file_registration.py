@@ -100,7 +100,9 @@ class InProcess(FileRegistrar):
     """
 
     def __init__(
-        self, writer: RecordWriter | None = None, open_snapshot: OpenSnapshot = opening.open_snapshot
+        self,
+        writer: RecordWriter | None = None,
+        open_snapshot: OpenSnapshot = opening.open_snapshot,
     ) -> None:
         self._writer = writer or UnsignedRecords()
         self._open_snapshot = open_snapshot
@@ -133,7 +135,6 @@ class InProcess(FileRegistrar):
                 repository, settings.registration, _Throttle(advance), check, self._writer
             )
             return registrar.register(request)
-
 
     def _open(
         self, repository: Repository, file: ImageFile, settings: FileSettings

@@ -83,7 +83,6 @@ class JobSettings:
             return None
         return self.dedup_scope.of_project(image.owner, image.id)
 
-
     def location_of(self, image: ServiceImage) -> RbdLocation | None:
         """Return where an image is to be read from RBD, None where it is not to be."""
         if image.disk_format != "raw":
@@ -165,7 +164,7 @@ class ImageJob:
                     "image %s is downloaded instead of read from RBD: %s",
                     image.id, exception.one_line(error, with_hint=True),
                 )  # fmt: skip
-        with self._downloaded() as path:
+        with self._download() as path:
             return self._register_file(dataclasses.replace(file, path=path))
 
     def _register_file(self, file: ImageFile) -> registration.Report:
@@ -176,7 +175,7 @@ class ImageJob:
         )
 
     @contextlib.contextmanager
-    def _downloaded(self) -> Iterator[str]:
+    def _download(self) -> Iterator[str]:
         downloader = Downloader(
             self._service,
             self.image,

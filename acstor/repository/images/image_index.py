@@ -15,6 +15,9 @@ misses what was written. The registrar closes what stays open for too long. Wher
 has a doorbell, it is rung after each change, so that hosts look at once. So whoever has followed
 the index to a generation, and has read the images that were open, knows every change that was
 complete before.
+
+The index is no proof of anything: whoever can write to the origin can write it. What the registrar
+has signed of it is in a field of its own, which every writer keeps.
 """
 
 import contextlib
@@ -38,6 +41,8 @@ CHANGES_MAX = 1024
 OPEN_MAX = 256
 """Changes under way at one time; more are a writer that runs wild, or many that were killed."""
 SIZE_MAX = 1 << 20
+STATEMENT_SIZE_MAX = 4096
+"""Longest statement, characters."""
 _ATTEMPTS_MAX = 20
 """Swaps that are tried against other writers before the change is given up."""
 _GENERATION_MAX = (1 << 53) - 1
@@ -56,6 +61,8 @@ class ImageIndex:
     """Generation of the last change that is not kept any more."""
     open: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Image id by the nonce of a change that is under way."""
+    statement: str | None = None
+    """Signed statement about the images, which nobody has verified (index_statement.py)."""
 
     @classmethod
     def new(cls) -> "ImageIndex":
@@ -97,7 +104,7 @@ class ImageIndex:
 
     def encode(self) -> bytes:
         """Return the ref's content, JSON."""
-        fields = {
+        fields: dict[str, object] = {
             "version": INDEX_VERSION,
             "id": self.id,
             "generation": self.generation,
@@ -105,6 +112,8 @@ class ImageIndex:
             "changes": [list(change) for change in self.changes],
             "open": dict(sorted(self.open.items())),
         }
+        if self.statement is not None:
+            fields["statement"] = self.statement
         return json.dumps(fields).encode() + b"\n"
 
     @classmethod
@@ -132,6 +141,7 @@ class ImageIndex:
                     _text(nonce): layout.canonical_image_id(one)
                     for nonce, one in fields["open"].items()
                 },
+                _statement(fields.get("statement")),
             )
             index._check()
         except (ValueError, TypeError, KeyError, AttributeError, exception.InvalidError) as error:
@@ -155,6 +165,11 @@ def _text(value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= 64:
         raise TypeError("no text")
     return value
+
+
+def _statement(value: object) -> str | None:
+    """Return a statement; one that cannot be any is none, and no reason to lose the index."""
+    return value if isinstance(value, str) and len(value) <= STATEMENT_SIZE_MAX else None
 
 
 class ImageIndexWriter:
@@ -216,6 +231,22 @@ class ImageIndexWriter:
         if not self._is_kept:
             return None
         return self._replace(lambda index: index)
+
+    def put_statement(self, index: ImageIndex, statement: str) -> bool:
+        """Have the index carry a statement, where it is as it was; return whether it was.
+
+        :param index: state that the statement is about.
+        :raises UnavailableError: when the origin cannot be reached.
+        """
+        present, token, is_stored = self._read()
+        if not self._is_kept or not is_stored or present != index:
+            return False
+        after = dataclasses.replace(index, statement=statement)
+        try:
+            self._refs.swap_ref(INDEX_REF, token, after.encode())
+        except exception.ConflictError:
+            return False
+        return True
 
     def _replace(self, change: Callable[[ImageIndex], ImageIndex]) -> ImageIndex:
         for _ in range(_ATTEMPTS_MAX):

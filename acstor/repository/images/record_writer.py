@@ -8,6 +8,7 @@ from acstor import exception, native
 from acstor.repository.images import signed_record
 from acstor.repository.images.generations import Generations
 from acstor.repository.images.image_record import ImageRecord
+from acstor.repository.images.index_statement import IndexStatement
 from acstor.repository.images.signed_record import RecordVerifier, VerifiedRecord
 from acstor.repository.repository import Repository
 from acstor.repository.signing.key_files import public_key_of
@@ -109,6 +110,10 @@ class SignedRecords(RecordWriter):
             generation=generation,
             key=self._key,
         )
+
+    def state(self, repository: Repository, statement: IndexStatement) -> bytes:
+        """Return a statement about the index of a repository, signed."""
+        return statement.encode(repository.format.id, self._key)
 
     def verify(self, repository: Repository, image_id: str, present: bytes) -> VerifiedRecord:
         """Return what a ref says, signed or not; errors as :meth:`RecordVerifier.verify`."""

@@ -23,9 +23,7 @@ class HashedSource(base.ImageSource):
     :param content_bytes: what the checksum is of: the disk without its padding.
     """
 
-    def __init__(
-        self, inner: base.ImageSource, content_bytes: int, declared: Checksum
-    ) -> None:
+    def __init__(self, inner: base.ImageSource, content_bytes: int, declared: Checksum) -> None:
         """Begin with nothing hashed."""
         self.name = inner.name
         self.size_bytes = inner.size_bytes

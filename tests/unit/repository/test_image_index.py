@@ -1,5 +1,6 @@
 """The index of images: its states, its writers beside one another, killed and without an answer."""
 
+import dataclasses
 import json
 import pathlib
 import threading
@@ -51,6 +52,24 @@ def test_golden_file() -> None:
     assert changed(index, 4) == {image_id for _, image_id in index.changes}
     assert index.changed_since(3) is None
     assert index.changed_since(8) is None
+
+
+def test_golden_file_with_a_statement() -> None:
+    """Programs of releases before ignore the field, and lose it when they write."""
+    content = GOLDEN.with_name("image-index-v1-stated.json").read_bytes()
+    index = ImageIndex.parse(content)
+    assert index.encode() == content, "bump INDEX_VERSION"
+    assert index.statement == GOLDEN.with_name("index-statement-v1.json").read_text()
+    bare = ImageIndex.parse(GOLDEN.read_bytes())
+    assert index == dataclasses.replace(bare, statement=index.statement)
+    assert index.closed("00112233445566aa", image(3)).statement == index.statement
+    assert index.opened("11", image(3)).statement == index.statement
+
+
+@pytest.mark.parametrize("statement", [7, None, ["a"], "a" * 5000])
+def test_what_can_be_no_statement_is_none(statement: object) -> None:
+    fields = json.loads(GOLDEN.read_bytes()) | {"statement": statement}
+    assert ImageIndex.parse(json.dumps(fields).encode()).statement is None
 
 
 def test_longest_index_can_be_read_again() -> None:

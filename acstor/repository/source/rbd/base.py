@@ -6,7 +6,9 @@ from acstor.repository.source.rbd.data_ranges import DataRanges
 
 
 class BlockSnapshot(abc.ABC):
-    """A snapshot that does not change. Every method that reads may raise
+    """A snapshot that does not change.
+
+    Every method that reads may raise
 
     * :class:`~acstor.exception.NotFoundError`: the snapshot is not there (any more);
     * :class:`~acstor.exception.UnavailableError`: the cluster does not answer in time;

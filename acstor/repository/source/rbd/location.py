@@ -54,7 +54,8 @@ def find_location(
     """
     for text in list(locations)[:LOCATIONS_MAX]:
         found = RbdLocation.parse(text)
-        if found is not None and (found.image, found.snapshot) == (image_id, SNAPSHOT):
-            if found.pool in pools:
-                return found
+        if found is None or found.pool not in pools:
+            continue
+        if (found.image, found.snapshot) == (image_id, SNAPSHOT):
+            return found
     return None
