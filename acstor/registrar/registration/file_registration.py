@@ -34,7 +34,7 @@ class ImageFile:
     dedup_scope: str | None = None
     """Scope of the names of its chunks; None: they are plain digests."""
     rbd: RbdLocation | None = None
-    """Where it is in RBD, in place of a file."""
+    """Place in RBD, instead of a file."""
     size_bytes: int | None = None
     """Declared size of what is in RBD."""
 

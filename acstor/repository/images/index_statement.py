@@ -32,7 +32,7 @@ _DIGEST_LENGTH = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IndexStatement:
-    """What was true of the registered images at one generation of the index."""
+    """State of the registered images at one generation of the index."""
 
     index_id: str
     generation: int
@@ -41,7 +41,7 @@ class IndexStatement:
     snapshot: str
     """:func:`snapshot_digest` of their records."""
     time: int
-    """When it was signed, seconds since 1970."""
+    """Time of the signature, seconds since 1970."""
 
     def encode(self, repository_id: str, key: native.SigningKey) -> bytes:
         """Return it in the signed form."""
