@@ -182,8 +182,9 @@ def test_reader_may_not_write(pool: CephNode, rbd: Any) -> None:
             image.write(b"x", 0)
 
 
-def test_stopped_osd_ends_a_read_with_its_deadline(pool: CephNode, rbd: Any) -> None:
-    location = make_image(pool, rbd)
+def test_stopped_osd_ends_every_call_with_its_deadline(pool: CephNode, rbd: Any) -> None:
+    # Without an object map, which librbd has in memory since it opened the image.
+    location = make_image(pool, rbd, rbd.RBD_FEATURE_LAYERING)
     snapshot = LibrbdSnapshot(client(pool, DEADLINE_S), location)
     with contextlib.closing(snapshot):
         for osd in pool.osds:
@@ -193,6 +194,8 @@ def test_stopped_osd_ends_a_read_with_its_deadline(pool: CephNode, rbd: Any) -> 
                 snapshot.read(0, 4096)
             with pytest.raises(exception.UnavailableError):
                 snapshot.list_data()
+            with pytest.raises(exception.UnavailableError):
+                snapshot.is_there()
         finally:
             for osd in pool.osds:
                 osd.send_signal(signal.SIGCONT)

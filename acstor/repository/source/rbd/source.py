@@ -24,7 +24,7 @@ class RbdSource(base.ImageSource):
     def __init__(self, snapshot: BlockSnapshot) -> None:
         """Use an open snapshot."""
         self.name = snapshot.name
-        self.content_bytes = snapshot.size_bytes
+        self.content_bytes: int = snapshot.size_bytes
         self.size_bytes = -(-snapshot.size_bytes // base.SECTOR_SIZE) * base.SECTOR_SIZE
         self._snapshot = snapshot
         self._pool = concurrent.futures.ThreadPoolExecutor(READS, "acstor-rbd")
