@@ -7,9 +7,15 @@ import pathlib
 
 import pytest
 
+from acstor.agent.reconcilers import seen_index
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
+from acstor.registrar.index_statements import IndexStatements
+from acstor.registrar.index_upkeep import IndexUpkeep
 from acstor.repository import layout
+from acstor.repository.images import index_statement
+from acstor.repository.images.image_index import INDEX_REF, ImageIndex
+from acstor.repository.images.index_statement import IndexStatement
 from acstor.repository.images.record_writer import SignedRecords
 from acstor.repository.repository import Repository
 from testbed.fixtures.checked_reader import CheckedReader
@@ -55,6 +61,33 @@ class SigningCloud:
         """Write a record as somebody does who can write to the origin, and has hosts read it."""
         with Repository.open(self.origin).image_index.changing(image_id):
             assert self.origin.swap_ref(layout.image_ref(image_id), None, content)
+
+    def state(self) -> IndexStatement:
+        """State what is registered, as the registrar that leads does; return the statement."""
+        repository = Repository.open(self.origin)
+        records = SignedRecords(private(0), trusted())
+        IndexUpkeep(repository.image_index, statements=IndexStatements(repository, records)).keep()
+        text = ImageIndex.parse(self.index()).statement
+        assert text is not None
+        return index_statement.verify(text.encode(), repository.format.id, trusted(0)).statement
+
+    def index(self) -> bytes:
+        ref = self.origin.get_ref(INDEX_REF)
+        assert ref is not None
+        return ref.content
+
+    def put_index(self, content: bytes) -> None:
+        """Write the index as somebody does who can write to the origin."""
+        ref = self.origin.get_ref(INDEX_REF)
+        assert ref is not None
+        self.origin.swap_ref(INDEX_REF, ref.token, content)
+
+    def has_seen(self, statement: IndexStatement) -> bool:
+        """Return whether the host has believed a statement, and will know it after a restart."""
+        path = pathlib.Path(seen_index.path_in(str(self.host.path)))
+        seen = seen_index.SeenIndex(str(path), Repository.open(self.origin).format.id)
+        found = seen.find(public(0).id)
+        return found is not None and found.generation == statement.generation
 
     def said(self, text: str, host: Host | None = None) -> bool:
         return text in (host or self.host).log_path.read_text(errors="replace")
@@ -132,3 +165,26 @@ def test_key_is_rotated_by_the_commands(cloud: Cloud, signing: SigningCloud) -> 
     assert signing.signature(image.id) == "verified"
     new = signing.add_host()
     wait_for("the new host has it", lambda: new.file(image.id).exists())
+
+
+def test_index_that_somebody_rewrites_is_told_of_and_images_stay(
+    cloud: Cloud, signing: SigningCloud
+) -> None:
+    image = signing.register()
+    cloud.wait_ready(image)
+    signing.state()
+    old = signing.index()
+    second = signing.register()
+    later = signing.state()
+    cloud.wait_ready(second)
+    wait_for("the host has seen the statement", lambda: signing.has_seen(later))
+    assert not signing.said("is not believed")
+    signing.put_index(old)
+    refusal = "somebody has put an old index of images back"
+    wait_for("the old one is told of", lambda: signing.said(refusal))
+    third = signing.register()
+    cloud.wait_ready(third)  # by the index that nobody has stated yet
+    assert {name.name for name in signing.host.mount.iterdir()} == {
+        f"{each.id}.raw" for each in (image, second, third)
+    }
+    assert signing.host.file(second).read_bytes() == second.content
