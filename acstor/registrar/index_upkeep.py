@@ -1,10 +1,14 @@
 """Upkeep of the index of images: what writers that were killed have left is ended."""
 
+import logging
 import time
 from collections.abc import Callable
 
+from acstor import exception
 from acstor.registrar.index_statements import IndexStatements
-from acstor.repository.images.image_index import ImageIndexWriter
+from acstor.repository.images.image_index import ImageIndex, ImageIndexWriter
+
+LOG = logging.getLogger(__name__)
 
 LEFT_AFTER = 600.0
 """Seconds after which a change that stays under way is taken for left by its writer. One that was
@@ -48,5 +52,14 @@ class IndexUpkeep:
         }
         self._index.close_left(left)
         if state is not None and self._statements is not None:
-            self._statements.keep(state)
+            self._state(self._statements, state)
         return len(left)
+
+    def _state(self, statements: IndexStatements, state: ImageIndex) -> None:
+        """Have it stated; where that cannot be, as in a full origin, the rest goes on."""
+        try:
+            statements.keep(state)
+        except exception.UnavailableError:
+            raise
+        except exception.AcstorError as error:
+            LOG.warning("nothing new is stated of the images: %s", exception.one_line(error))

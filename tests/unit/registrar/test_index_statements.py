@@ -4,6 +4,9 @@ import time
 
 import pytest
 
+from acstor import exception
+from acstor.origin.base import Ref
+from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.registrar.index_statements import READ_AGAIN_AFTER, RENEWED_AFTER
 from acstor.registrar.index_upkeep import IndexUpkeep
@@ -24,6 +27,11 @@ def snapshot(**records: bytes) -> str:
             for name, content in records.items()
         }
     )
+
+
+@pytest.fixture
+def faulty() -> FaultyOrigin:
+    return FaultyOrigin(MemoryOrigin())
 
 
 @pytest.fixture
@@ -53,9 +61,12 @@ def test_changed_image_is_read_and_the_others_are_not(
     two = registrar.register(2)
     read: list[str] = []
     get_ref = registrar.repository.origin.get_ref
-    monkeypatch.setattr(
-        registrar.repository.origin, "get_ref", lambda name: read.append(name) or get_ref(name)
-    )
+
+    def counted(name: str) -> Ref | None:
+        read.append(name)
+        return get_ref(name)
+
+    monkeypatch.setattr(registrar.repository.origin, "get_ref", counted)
     registrar.upkeep.keep()
     assert layout.image_ref(images.image_id(1)) not in read
     assert registrar.stated().snapshot == snapshot(n1=one, n2=two)
@@ -145,6 +156,17 @@ def test_next_leader_signs_with_its_own_key(registrar: Registrar) -> None:
     assert text is not None
     found = index_statement.verify(text.encode(), later.repository.format.id, trusted(1))
     assert found.statement.time == int(NOW + 10)
+
+
+def test_full_origin_stops_nothing_else(faulty: FaultyOrigin) -> None:
+    registrar = Registrar(images.open_repository(faulty))
+    registrar.register(1)
+    first = registrar.keep()
+    full = Fault(Operation.SWAP_REF, Effect.ERROR, error=exception.ExhaustedError)
+    faulty.faults = [full]
+    assert registrar.keep(2 * RENEWED_AFTER) == first
+    faulty.faults = []
+    assert registrar.keep().time == int(registrar.now)
 
 
 def test_registrar_without_a_key_states_nothing(registrar: Registrar) -> None:

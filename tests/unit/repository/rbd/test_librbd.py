@@ -210,7 +210,7 @@ def test_errors_have_their_kinds(
 ) -> None:
     snapshot = snapshot_of(rbd)
     rbd.error = FakeRbd.Error("no")
-    rbd.error.errno = code  # type: ignore[attr-defined]
+    rbd.error.errno = code
     with pytest.raises(kind, match="reading"):
         snapshot.read(0, 1)
 
