@@ -99,7 +99,7 @@ def repeatable(seed: int) -> Iterator[None]:
         mock.patch.object(registration, "random_salt", manifest_salt),
         mock.patch.object(condemnation, "random_nonce", nonce),
         # Nobody copies here; orders with copies are in copying/test_copies_cut_off.py.
-        mock.patch.object(garbage, "holders", lambda *_: []),
+        mock.patch.object(garbage, "holders", return_value=[]),
         # Calls from threads of their own would not be steps.
         mock.patch.object(pack_reader, "READERS", 1 << 10),
     ):

@@ -42,7 +42,7 @@ def run_once(seed: int, wanted: Sequence[str] = ()) -> None:
     # Nobody copies here; orders with copies are in copying/test_copies_cut_off.py.
     with (
         interleaving.repeatable(seed) as source,
-        mock.patch.object(garbage, "holders", lambda *_: []),
+        mock.patch.object(garbage, "holders", return_value=[]),
     ):
         choice = random.Random(seed)
         cloud = Cloud(Repository.init(memory.MemoryOrigin(), CHUNK_SIZE), source)
