@@ -10,7 +10,7 @@ from acstor.repository import layout
 from acstor.repository.repository import Repository
 from acstor.repository.volumes.states import VolumeRecordState, state_of
 from acstor.repository.volumes.store import VolumeStore
-from tests.compliance.origins import ORIGINS
+from tests.compliance.origins import factory_of
 from tests.unit.repository.copying.cloud import IN_USE, Cloud, check_content, copy
 
 PAIRS = [
@@ -20,6 +20,8 @@ PAIRS = [
     ("rados over memory", "posix"),
     ("rados over memory", "rados over memory"),
     ("retrying", "retrying over lost answers"),
+    ("posix", "rados"),
+    ("rados", "posix"),
 ]
 
 
@@ -31,7 +33,7 @@ def pair(
     for number, name in enumerate(request.param):
         path = tmp_path / str(number)
         path.mkdir()
-        opened.append(ORIGINS[name](path))
+        opened.append(factory_of(name, request)(path))
     yield opened[0], opened[1]
     for origin in opened:
         origin.close()
