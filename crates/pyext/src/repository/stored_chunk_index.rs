@@ -143,7 +143,7 @@ pub(crate) struct StoredChunkIndex {
 #[pymethods]
 impl StoredChunkIndex {
     #[new]
-    #[pyo3(signature = (chunk_size, pack_class=Some("image")))]
+    #[pyo3(signature = (chunk_size, pack_class=Some("image")), text_signature = "(chunk_size, pack_class='image')")]
     fn new(chunk_size: u32, pack_class: Option<&str>) -> PyResult<StoredChunkIndex> {
         let (chunk_size, class) = (chunk_size_of(chunk_size)?, pack_class.map(class_of));
         let index = Index { chunk_size, class: class.transpose()?, chunks: ChunkTable::new() };
