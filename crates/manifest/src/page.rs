@@ -79,6 +79,12 @@ pub trait RawPages {
     /// # Errors
     /// [`RawPages::Error`] when the page cannot be had.
     fn read(&self, number: u32, page: &mut PageBytes) -> Result<(), Self::Error>;
+
+    /// Returns the error of a page whose bytes are not those that its digest names: where pages may
+    /// be had elsewhere, one that says which page it is.
+    fn refused(&self, number: u32) -> Self::Error {
+        ManifestError::Page(number).into()
+    }
 }
 
 impl<T: RawPages + ?Sized> RawPages for Arc<T> {
@@ -86,6 +92,10 @@ impl<T: RawPages + ?Sized> RawPages for Arc<T> {
 
     fn read(&self, number: u32, page: &mut PageBytes) -> Result<(), T::Error> {
         (**self).read(number, page)
+    }
+
+    fn refused(&self, number: u32) -> T::Error {
+        (**self).refused(number)
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crate::cache::cached_pages::CachedPages;
 use crate::cache::page_cache::PageCache;
 use crate::format::header::Header;
-use crate::format::index::verify_page;
-use crate::{PAGE_LEN, Page, PageSource, RawPages};
+use crate::format::index::{digest_of, verify_bytes};
+use crate::{ManifestError, PAGE_LEN, Page, PageSource, RawPages};
 
 /// Pages of a manifest: from the cache, else read, verified and kept there.
 ///
-/// Verifying a page reads those of the index above it in the same way, at most five.
+/// Verifying a page reads those of the index above it in the same way, at most five. What is not the
+/// page is [refused](RawPages::refused), and the error that of `R`.
 #[derive(Clone, Debug)]
 pub struct VerifiedPages<R> {
     cached: CachedPages,
@@ -41,10 +42,18 @@ impl<R: RawPages> PageSource for VerifiedPages<R> {
         if let Some(page) = self.cached.get(number) {
             return Ok(page);
         }
+        // First what verifies it: of pages that are not there the topmost is named.
+        let header = self.cached.header();
+        let digest = digest_of(header, number, self)?;
         let mut bytes = [0; PAGE_LEN];
         self.raw.read(number, &mut bytes)?;
-        let page = verify_page(self.cached.header(), number, Arc::new(bytes), self)?;
-        self.cached.keep(number, &page);
-        Ok(page)
+        match verify_bytes(header, number, Arc::new(bytes), &digest) {
+            Ok(page) => {
+                self.cached.keep(number, &page);
+                Ok(page)
+            }
+            Err(ManifestError::Page(number)) => Err(self.raw.refused(number)),
+            Err(error) => Err(error.into()),
+        }
     }
 }

@@ -101,15 +101,34 @@ pub fn verify_page<S: PageSource>(
     bytes: Arc<PageBytes>,
     pages: &S,
 ) -> Result<Page, S::Error> {
-    let expected = match header.parent(number)? {
+    let digest = digest_of(header, number, pages)?;
+    Ok(verify_bytes(header, number, bytes, &digest)?)
+}
+
+/// Returns the digest of a page, by one page of the index.
+pub(crate) fn digest_of<S: PageSource>(
+    header: &Header,
+    number: u32,
+    pages: &S,
+) -> Result<Digest, S::Error> {
+    Ok(match header.parent(number)? {
         Parent::Name => header.name(),
         Parent::Header => header.top_digest(),
         Parent::Page { number, offset } => {
             Digest::from_bytes(array_at(&pages.page(number)?.as_bytes()[..], offset))
         }
-    };
-    if Digest::of(&bytes[..]) != expected {
-        return Err(ManifestError::Page(number).into());
+    })
+}
+
+/// Verifies a page whose digest is known.
+pub(crate) fn verify_bytes(
+    header: &Header,
+    number: u32,
+    bytes: Arc<PageBytes>,
+    digest: &Digest,
+) -> Result<Page, ManifestError> {
+    if Digest::of(&bytes[..]) != *digest {
+        return Err(ManifestError::Page(number));
     }
     check_form(header, number, &bytes)?;
     Ok(Page::of_verified(bytes))
