@@ -3,7 +3,6 @@
 //! A disk may be an image of this host and the base of volumes at the same time; it leaves the
 //! read path with the last of them.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use acstor_readpath::{
 };
 use acstor_types::{Digest, DiskId, ErrorKind};
 
-use super::images::open_manifest;
+use super::images::{open_manifest, open_to_mend};
 use super::volumes::OwnedVolume;
 use super::{Host, HostError};
 
@@ -31,7 +30,7 @@ fn named(manifest: DiskManifest, name: Digest) -> Result<DiskManifest, ManifestF
         return Ok(manifest);
     }
     let message = format!("it is manifest {found} and not {name}");
-    Err(ManifestFault { kind: ErrorKind::Corrupt, message })
+    Err(ManifestFault::new(ErrorKind::Corrupt, message))
 }
 
 /// Name of the manifest in the file at `path`, of whichever format.
@@ -50,7 +49,7 @@ fn open_levels(path: &Path) -> Result<ManifestFile, HostError> {
     let refused = |fault| HostError::Base { path: path.to_owned(), fault };
     let mut manifest = open_manifest(path)?;
     while let Some(base) = manifest.next_base().map_err(refused)? {
-        let below = File::open(path.with_file_name(format!("{base}.manifest")));
+        let below = open_to_mend(&path.with_file_name(format!("{base}.manifest")));
         let below = below.and_then(|file| manifest.push_base(file));
         below.map_err(|error| {
             let kind = match error.kind() {
@@ -58,7 +57,7 @@ fn open_levels(path: &Path) -> Result<ManifestFile, HostError> {
                 _ => ErrorKind::Unavailable,
             };
             let message = format!("manifest {base}, which it is a delta of: {error}");
-            refused(ManifestFault { kind, message })
+            refused(ManifestFault::new(kind, message))
         })?;
     }
     Ok(manifest)

@@ -1,6 +1,7 @@
 //! Images that this host offers, and those of them that are pinned.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -193,7 +194,13 @@ pub(super) async fn release_idle_manifests(parts: Arc<Parts>) {
     }
 }
 
+/// Opens the file of a manifest, whose pages come, or are mended, when they are needed. Where it may not
+/// be written they are fetched each time.
+pub(super) fn open_to_mend(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path).or_else(|_| File::open(path))
+}
+
 pub(super) fn open_manifest(path: &Path) -> Result<ManifestFile, HostError> {
-    let file = File::open(path).and_then(ManifestFile::new);
+    let file = open_to_mend(path).and_then(ManifestFile::new);
     file.map_err(|source| HostError::File { path: path.to_owned(), source })
 }

@@ -174,6 +174,7 @@ impl Host {
         let chunks = Arc::new(parts.read_path.clone());
         serving.tasks = vec![
             self.handle.spawn(parts.read_path.clone().deduplicate()),
+            self.handle.spawn(parts.read_path.clone().complete_manifests()),
             self.handle.spawn(release_idle_manifests(parts.clone())),
         ];
         let clock = parts.read_path.clock();

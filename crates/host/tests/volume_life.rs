@@ -239,6 +239,8 @@ fn test_volume_lies_over_the_manifest_of_its_record_only() {
 #[test]
 fn test_damaged_page_below_a_volume_is_told_until_the_manifest_is_put_there_again() {
     let directory = tempfile::tempdir().unwrap();
+    // An origin that does not have the manifest any more.
+    std::fs::create_dir_all(directory.path().join("origin/manifests")).unwrap();
     let host = Host::open(settings(directory.path()), None).unwrap();
     let (volume, sink) = (DiskId::from_bytes([7; 16]), Arc::new(MemorySink::default()));
     let (name, content) = paged_manifest(1);

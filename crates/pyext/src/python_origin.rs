@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int};
 
 use acstor_readpath::{OriginError, OriginRange, OriginSource};
-use acstor_types::PackId;
+use acstor_types::{Digest, PackId};
 use bytes::BytesMut;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -14,7 +14,7 @@ use pyo3::types::PyAny;
 /// `PyBUF_WRITE` of Python's C API.
 const WRITABLE: c_int = 0x200;
 
-/// Reads packs through a Python object.
+/// Reads packs and manifests through a Python object.
 pub(crate) struct PythonOrigin {
     object: Py<PyAny>,
 }
@@ -53,22 +53,37 @@ impl PythonOrigin {
     }
 }
 
+impl PythonOrigin {
+    /// Fills `buffer` with the bytes of the object `name` in `folder`, from `offset` on.
+    fn read_object(
+        &self,
+        folder: &str,
+        name: &str,
+        offset: u64,
+        buffer: &mut BytesMut,
+    ) -> Result<(), OriginError> {
+        let key = format!("{folder}/{}/{name}", &name[..2]);
+        let outcome = Python::try_attach(|py| self.fill(py, name, &key, offset, buffer));
+        outcome.ok_or_else(|| OriginError::Internal("the interpreter is shutting down".into()))?
+    }
+}
+
 impl OriginSource for PythonOrigin {
     fn read(&self, pack: &PackId, ranges: &mut [OriginRange]) -> Result<(), OriginError> {
         let Some(first) = ranges.first() else { return Ok(()) };
         let offset = first.offset;
         let total = ranges.iter().map(|range| range.buffer.len()).sum();
-        let name = pack.0.to_string();
-        let key = format!("packs/{}/{name}", &name[..2]);
         let mut run = BytesMut::zeroed(total);
-        let outcome = Python::try_attach(|py| self.fill(py, &name, &key, offset, &mut run));
-        outcome
-            .ok_or_else(|| OriginError::Internal("the interpreter is shutting down".into()))??;
+        self.read_object("packs", &pack.0.to_string(), offset, &mut run)?;
         for range in ranges {
             let len = range.buffer.len();
             range.buffer = run.split_to(len);
         }
         Ok(())
+    }
+
+    fn read_manifest(&self, name: &Digest, range: &mut OriginRange) -> Result<(), OriginError> {
+        self.read_object("manifests", &name.to_string(), range.offset, &mut range.buffer)
     }
 }
 

@@ -45,6 +45,10 @@ impl OriginSource for NoOrigin {
     fn read(&self, _: &PackId, _: &mut [OriginRange]) -> Result<(), OriginError> {
         Err(OriginError::Overloaded("nothing is read from it"))
     }
+
+    fn read_manifest(&self, _: &Digest, _: &mut OriginRange) -> Result<(), OriginError> {
+        Err(OriginError::Overloaded("nothing is read from it"))
+    }
 }
 
 fn image() -> (Manifest, HashMap<Digest, Bytes>) {

@@ -91,6 +91,10 @@ impl OriginSource for MemoryOrigin {
         }
         Ok(())
     }
+
+    fn read_manifest(&self, name: &Digest, _: &mut OriginRange) -> Result<(), OriginError> {
+        Err(OriginError::NotFound { pack: name.to_string() })
+    }
 }
 
 /// The other hosts, by address; function calls instead of a network.

@@ -58,6 +58,10 @@ impl OriginSource for MemoryOrigin {
         }
         Ok(())
     }
+
+    fn read_manifest(&self, name: &Digest, _: &mut OriginRange) -> Result<(), OriginError> {
+        Err(OriginError::NotFound { pack: name.to_string() })
+    }
 }
 
 /// A disk of random content and its packs.

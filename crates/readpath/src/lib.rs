@@ -18,6 +18,7 @@ mod keeping;
 pub mod limits;
 mod observe;
 mod origin;
+mod pages;
 mod preload;
 mod readpath;
 #[cfg(test)]
@@ -45,7 +46,7 @@ pub use steering::peer_latencies::PeerLatency;
 pub use steering::peers::{HoldsFuture, NO_HINT, PeerFuture, PeerSource};
 pub use view::attachments::ManifestState;
 pub use view::deduplication::Walk;
-pub use view::disk_manifest::{DiskManifest, LocalPages, PagedManifest, PagedReader};
+pub use view::disk_manifest::{DiskManifest, LocalPages, PageFile, PagedManifest, PagedReader};
 pub use view::disk_shape::DiskShape;
 pub use view::manifest_source::{ManifestFault, ManifestFile, ManifestSource};
 pub use view::wanted_chunks::Coverage;

@@ -23,6 +23,25 @@ pub const PAGE_READS_MAX: usize = 16;
 /// Look-ups that do so for anybody but a guest at a time: half of `PAGE_READS_MAX`, so that a guest that
 /// waits has a permit left.
 pub const PAGE_READS_OF_OTHERS_MAX: usize = 8;
+/// Pages of a manifest that are fetched from the origin with one that is needed: 64 KiB.
+pub const PAGE_WINDOW: u32 = 16;
+/// Calls of the origin for pages that somebody waits for, at a time: as many as threads read chunks.
+pub const PAGE_CALLS_MAX: usize = 4;
+/// Attempts at a page of which the origin, which answers, has other bytes or none.
+pub const PAGE_ATTEMPTS_MAX: u32 = 3;
+/// Fetches, one after the other, that bring a page: those of the index above it, at most five, and its own.
+pub const PAGE_PATH_MAX: u32 = 6;
+/// Pages of a manifest that are fetched at a time until it is whole on this host: 256 KiB, which a link of
+/// 40 Mbit/s is busy with for a twentieth of a second.
+pub const COMPLETION_WINDOW: u32 = 64;
+/// Rest after such a fetch, in times that it took: a quarter of any link is used.
+pub const COMPLETION_REST_FACTOR: u32 = 3;
+/// Longest such rest.
+pub const COMPLETION_REST_MAX: Duration = Duration::from_secs(5);
+/// Longest time that such a fetch gives way to guests that wait.
+pub const COMPLETION_YIELD_MAX: Duration = Duration::from_secs(1);
+/// Time after which a manifest that could not be made whole is looked at again.
+pub const COMPLETION_RETRY: Duration = Duration::from_secs(60);
 /// Memory for pages of one pass over a manifest, bytes: it needs each page once.
 pub const PASS_PAGES_BYTES: usize = 256 << 10;
 /// Failures in a row of the local disk to give a manifest before that counts as damaged: a bad sector

@@ -7,7 +7,7 @@ pub(crate) mod origin_queue;
 pub(crate) mod posix_pack_reader;
 pub(crate) mod stored_place;
 
-use acstor_types::{ErrorKind, PackId};
+use acstor_types::{Digest, ErrorKind, PackId};
 use bytes::BytesMut;
 
 /// A range of a pack, and the buffer for it: the stored bytes of a chunk, or what lies between two
@@ -87,4 +87,11 @@ pub trait OriginSource: Send + Sync + 'static {
     /// # Errors
     /// [`OriginError`]; the buffers' content is then undefined and is thrown away.
     fn read(&self, pack: &PackId, ranges: &mut [OriginRange]) -> Result<(), OriginError>;
+
+    /// Reads a range of a manifest; its pages are verified by the caller.
+    ///
+    /// # Errors
+    /// [`OriginError`], which names the manifest as it would a pack; the buffer's content is then undefined
+    /// and is thrown away.
+    fn read_manifest(&self, name: &Digest, range: &mut OriginRange) -> Result<(), OriginError>;
 }

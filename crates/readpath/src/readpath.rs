@@ -24,6 +24,7 @@ use crate::observe::gauges::GaugeReader;
 use crate::observe::metrics::Metrics;
 use crate::origin::origin_pool::{self, LateSink};
 use crate::origin::origin_queue::OriginQueue;
+use crate::pages::completion::Completion;
 use crate::preload::{Preloads, Room};
 use crate::view::attachments::Attachments;
 use crate::view::deduplication::Deduplicator;
@@ -47,6 +48,7 @@ pub struct ReadPath {
     preloads: Arc<Preloads>,
     working_sets: Arc<WorkingSets>,
     deduplicator: Arc<Deduplicator>,
+    completion: Arc<Completion>,
     pub(crate) responder: Arc<Responder>,
     gauges: Arc<GaugeReader>,
 }
@@ -93,6 +95,7 @@ impl ReadPath {
         let working_sets = Arc::new(WorkingSets::new(attachments.clone(), store));
         let claims = Arc::new(Claims::new(sources.clone()));
         let deduplicator = Deduplicator::new(sources.clone(), attachments.clone(), claims.clone());
+        let completion = Completion::new(sources.clone(), attachments.clone());
         let responder = Responder::new(sources.clone(), attachments.clone(), claims);
         let responder = Arc::new(responder);
         let gauges = GaugeReader {
@@ -110,6 +113,7 @@ impl ReadPath {
             preloads,
             working_sets,
             deduplicator: Arc::new(deduplicator),
+            completion: Arc::new(completion),
             responder,
             gauges: Arc::new(gauges),
         })
@@ -306,6 +310,11 @@ impl ReadPath {
     /// ids. Touches no chunk.
     pub fn coverage(&self) -> Vec<(DiskId, Coverage)> {
         self.working_sets.coverage()
+    }
+
+    /// Fetches for ever, in small pieces, what attached manifests of format 2 lack on this host.
+    pub async fn complete_manifests(self) {
+        self.completion.run().await;
     }
 
     /// Walks the chunk store for ever and demotes copies that the pool does not need; does nothing where

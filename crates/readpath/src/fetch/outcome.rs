@@ -70,6 +70,12 @@ outcomes! {
 }
 
 outcomes! {
+    /// Reason for which pages of a manifest are fetched from the origin: somebody waits for one, or the
+    /// manifest is to be whole on this host.
+    PageFetch { Demand = "demand", Background = "background", }
+}
+
+outcomes! {
     /// Outcome of a call of the origin.
     OriginCall {
         Ok = "ok", NotFound = "not_found", Damaged = "damaged", Unavailable = "unavailable",

@@ -10,7 +10,7 @@ use acstor_types::{ChunkSize, Digest, DiskId, Oid};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::fetch::flight::FlightTable;
 use crate::keeping::ghost::GhostTable;
@@ -24,6 +24,7 @@ use crate::observe::runtime_metrics::RuntimeCollector;
 use crate::origin::origin_pool::{LateSink, OriginPool};
 use crate::origin::origin_queue::OriginQueue;
 use crate::origin::stored_place::StoredPlace;
+use crate::pages::page_fetches::PageFetches;
 use crate::steering::Steering;
 use crate::view::manifest_loads::ManifestLoads;
 use crate::view::page_reads::PageReads;
@@ -58,6 +59,9 @@ pub(crate) struct Sources {
     pub(crate) manifest_loads: ManifestLoads,
     /// Pages of all manifests that are read by the page.
     pub(crate) pages: Arc<PageCache>,
+    pub(crate) page_fetches: Arc<PageFetches>,
+    /// Told of each disk that is attached.
+    pub(crate) attached: Notify,
     pub(crate) page_reads: PageReads,
     pub(crate) runtime: Handle,
     pub(crate) is_draining: AtomicBool,
@@ -101,7 +105,16 @@ impl Sources {
         let queue = Arc::new(OriginQueue::new(&config));
         let late_sink = keep_late_chunks(&inserter, &metrics);
         start_workers(&queue, &metrics, &late_sink)?;
-        let Seams { store, peers, rings, clock, origin: _ } = seams;
+        let Seams { store, peers, rings, clock, origin } = seams;
+        let page_fetches = Arc::new(PageFetches::new(
+            &config,
+            origin,
+            queue.clone(),
+            pages.clone(),
+            clock.clone(),
+            registry,
+            runtime.clone(),
+        ));
         let chunk = store.chunk_size().bytes();
         let (of_queue, of_metrics) = (queue.clone(), metrics.clone());
         let steering = Steering::new(&config, rings, clock.clone(), of_queue, of_metrics);
@@ -132,6 +145,8 @@ impl Sources {
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
             manifest_loads: ManifestLoads::default(),
             pages,
+            page_fetches,
+            attached: Notify::new(),
             page_reads: PageReads::default(),
             runtime,
             is_draining: AtomicBool::new(false),

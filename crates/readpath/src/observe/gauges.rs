@@ -30,6 +30,7 @@ pub(crate) struct Gauges {
     pub(crate) disks: Gauge,
     pub(crate) manifests_in_memory: Gauge,
     pub(crate) manifest_bytes: Gauge,
+    pub(crate) manifests_partial: Gauge,
     pub(crate) reads_waiting: Gauge,
     pub(crate) distance_threshold: Gauge,
     pub(crate) peers_loaded: Gauge,
@@ -79,6 +80,11 @@ impl Gauges {
             &gauges.manifests_in_memory,
         );
         add(names::MANIFEST_BYTES, "Bytes of manifests in memory", &gauges.manifest_bytes);
+        add(
+            names::MANIFESTS_PARTIAL,
+            "Manifests not known to be whole on this host",
+            &gauges.manifests_partial,
+        );
         add(names::READS_WAITING, "Reads that wait", &gauges.reads_waiting);
         gauges
     }
@@ -138,6 +144,8 @@ impl GaugeReader {
             attached.iter().map(|disk| disk.memory_bytes()).filter(|bytes| *bytes > 0).collect();
         gauges.disks.set(attached.len() as i64);
         gauges.manifests_in_memory.set(in_memory.len() as i64);
+        let partial = attached.iter().filter(|disk| !disk.is_complete()).count();
+        gauges.manifests_partial.set(partial as i64);
         gauges.manifest_bytes.set(as_gauge(in_memory.iter().sum()));
     }
 }

@@ -133,9 +133,17 @@ pub const MANIFEST_READS: &str = "acstor_manifest_reads";
 pub const MANIFEST_PAGES: &str = "acstor_manifest_pages";
 /// Bytes of pages of manifests in memory.
 pub const MANIFEST_PAGE_BYTES: &str = "acstor_manifest_page_bytes";
+/// Pages of manifests fetched from the origin, by reason.
+pub const MANIFEST_PAGES_FETCHED: &str = "acstor_manifest_pages_fetched";
+/// Pages of manifests that were fetched and could not be kept on this host's disk.
+pub const MANIFEST_PAGES_UNWRITTEN: &str = "acstor_manifest_pages_unwritten";
+/// Failed fetches of pages of manifests from the origin.
+pub const MANIFEST_FETCH_FAILURES: &str = "acstor_manifest_fetch_failures";
+/// Attached manifests that are not known to be whole on this host.
+pub const MANIFESTS_PARTIAL: &str = "acstor_manifests_partial";
 
 /// Every name.
-pub const ALL: [&str; 65] = [
+pub const ALL: [&str; 69] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -188,6 +196,10 @@ pub const ALL: [&str; 65] = [
     MANIFEST_READS,
     MANIFEST_PAGES,
     MANIFEST_PAGE_BYTES,
+    MANIFEST_PAGES_FETCHED,
+    MANIFEST_PAGES_UNWRITTEN,
+    MANIFEST_FETCH_FAILURES,
+    MANIFESTS_PARTIAL,
     BYPASSES,
     DEDUPLICATION,
     PEER_PROBES,

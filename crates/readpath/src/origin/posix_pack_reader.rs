@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use acstor_types::PackId;
+use acstor_types::{Digest, PackId};
 use parking_lot::Mutex;
 
 use crate::{OriginError, OriginRange, OriginSource};
@@ -18,10 +19,11 @@ pub const OPEN_PACKS_MAX: usize = 128;
 /// Buffers per system call (the kernel's IOV_MAX).
 const VECTORS_MAX: usize = 1024;
 
-/// Reads `<root>/packs/<first 2 hex digits>/<64 hex digits>`.
+/// Reads `<root>/packs/<first 2 hex digits>/<64 hex digits>`, and manifests in `manifests` beside.
 #[derive(Debug)]
 pub struct PosixPackReader {
     packs: PathBuf,
+    manifests: PathBuf,
     open: Mutex<OpenPacks>,
 }
 
@@ -35,13 +37,22 @@ impl PosixPackReader {
     /// Reads the packs of the origin at `root`; nothing is opened yet, since an origin that is gone
     /// must not keep a host from starting.
     pub fn new(root: impl Into<PathBuf>) -> PosixPackReader {
-        PosixPackReader { packs: root.into().join("packs"), open: Mutex::default() }
+        let root = root.into();
+        PosixPackReader {
+            packs: root.join("packs"),
+            manifests: root.join("manifests"),
+            open: Mutex::default(),
+        }
     }
 
     /// Path of a pack.
     pub fn path(&self, pack: &PackId) -> PathBuf {
-        let name = pack.0.to_string();
-        self.packs.join(&name[..2]).join(&name)
+        path_in(&self.packs, &pack.0)
+    }
+
+    /// Path of a manifest.
+    pub fn manifest_path(&self, name: &Digest) -> PathBuf {
+        path_in(&self.manifests, name)
     }
 
     fn file(&self, pack: &PackId) -> Result<Arc<File>, OriginError> {
@@ -49,7 +60,8 @@ impl PosixPackReader {
             return Ok(file);
         }
         // Opened without the lock: on NFS it takes a round trip.
-        let file = File::open(self.path(pack)).map_err(|error| self.open_error(pack, &error))?;
+        let file = File::open(self.path(pack));
+        let file = file.map_err(|error| open_error(&self.packs, &pack.0, &error))?;
         let file = Arc::new(file);
         self.remember(pack, &file);
         Ok(file)
@@ -79,22 +91,36 @@ impl PosixPackReader {
     fn forget(&self, pack: &PackId) {
         self.open.lock().files.remove(pack);
     }
+}
 
-    fn open_error(&self, pack: &PackId, error: &io::Error) -> OriginError {
-        if error.kind() == io::ErrorKind::NotFound && is_directory(&self.packs) {
-            return OriginError::NotFound { pack: pack.0.to_string() };
-        }
-        // Without its directory of packs it is no origin: not mounted, most likely.
-        unavailable(pack, error)
+/// The error of a file of `folder` that cannot be opened.
+fn open_error(folder: &Path, name: &Digest, error: &io::Error) -> OriginError {
+    if error.kind() == io::ErrorKind::NotFound && is_directory(folder) {
+        return OriginError::NotFound { pack: name.to_string() };
     }
+    // Without its directory of packs, or manifests, it is no origin: not mounted, most likely.
+    unavailable(name, error)
+}
+
+fn path_in(folder: &Path, name: &Digest) -> PathBuf {
+    let name = name.to_string();
+    folder.join(&name[..2]).join(&name)
 }
 
 fn is_directory(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_dir())
 }
 
-fn unavailable(pack: &PackId, error: &io::Error) -> OriginError {
-    OriginError::Unavailable { pack: pack.0.to_string(), cause: error.to_string() }
+fn unavailable(name: &Digest, error: &io::Error) -> OriginError {
+    OriginError::Unavailable { pack: name.to_string(), cause: error.to_string() }
+}
+
+/// The error of a read that ended before byte `end`, or failed.
+fn read_error(name: &Digest, end: u64, error: &io::Error) -> OriginError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => OriginError::ShortRead { pack: name.to_string(), end },
+        _ => unavailable(name, error),
+    }
 }
 
 impl OriginSource for PosixPackReader {
@@ -106,14 +132,19 @@ impl OriginSource for PosixPackReader {
             fill(&file, batch).map_err(|error| {
                 // The file may be stale (NFS) or replaced: the next attempt opens it anew.
                 self.forget(pack);
-                if error.kind() == io::ErrorKind::UnexpectedEof {
-                    OriginError::ShortRead { pack: pack.0.to_string(), end }
-                } else {
-                    unavailable(pack, &error)
-                }
+                read_error(&pack.0, end, &error)
             })?;
         }
         Ok(())
+    }
+
+    fn read_manifest(&self, name: &Digest, range: &mut OriginRange) -> Result<(), OriginError> {
+        // Opened each time: few pages are fetched of a manifest that is soon whole on this host.
+        let file = File::open(self.manifest_path(name));
+        let file = file.map_err(|error| open_error(&self.manifests, name, &error))?;
+        let end = range.offset + range.buffer.len() as u64;
+        let read = file.read_exact_at(&mut range.buffer, range.offset);
+        read.map_err(|error| read_error(name, end, &error))
     }
 }
 
@@ -143,7 +174,7 @@ fn fill(file: &File, ranges: &mut [OriginRange]) -> io::Result<()> {
 mod tests {
     use std::fs;
 
-    use acstor_types::{Digest, ErrorKind};
+    use acstor_types::ErrorKind;
 
     use super::*;
 
@@ -179,6 +210,25 @@ mod tests {
         reader.read(&pack(0), &mut ranges).unwrap();
         assert_eq!(ranges[0].buffer[..], content[100..300]);
         assert_eq!(ranges[1].buffer[..], content[300..350]);
+    }
+
+    #[test]
+    fn test_manifest_is_read_beside_the_packs() {
+        let (root, reader) = origin(0, &[]);
+        let name = Digest::of(b"manifest");
+        let mut range = OriginRange::new(4, 4);
+        let error = reader.read_manifest(&name, &mut range).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "no origin, as far as one can tell");
+        fs::create_dir(root.path().join("manifests")).unwrap();
+        let error = reader.read_manifest(&name, &mut range).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let path = reader.manifest_path(&name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, b"01234567").unwrap();
+        reader.read_manifest(&name, &mut range).unwrap();
+        assert_eq!(range.buffer[..], *b"4567");
+        let error = reader.read_manifest(&name, &mut OriginRange::new(5, 4)).unwrap_err();
+        assert_eq!(error, OriginError::ShortRead { pack: name.to_string(), end: 9 });
     }
 
     #[test]

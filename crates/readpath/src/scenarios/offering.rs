@@ -11,8 +11,8 @@ use super::image::{CHUNK, Image, Shape};
 use super::test_origin::TestOrigin;
 use super::world::{World, check, config};
 use crate::{
-    BlockView, DiskManifest, ExtentKind, ManifestFault, ManifestSource, ManifestState, ReadError,
-    TryRead, limits,
+    BlockView, DiskManifest, ExtentKind, ManifestFault, ManifestSource, ManifestState,
+    PagedManifest, ReadError, TryRead, limits,
 };
 
 /// A manifest that counts how often it is read, that faults, and that takes as long as a test wants.
@@ -55,9 +55,13 @@ impl ManifestSource for TestSource {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.opened.wait_while(&mut self.is_closed.lock(), |is_closed| *is_closed);
         match *self.fault.lock() {
-            Some(kind) => Err(ManifestFault { kind, message: "as the test wants it".into() }),
+            Some(kind) => Err(ManifestFault::new(kind, "as the test wants it")),
             None => Ok(self.manifest.lock().clone()),
         }
+    }
+
+    fn read_paged(&self) -> Result<Option<PagedManifest>, ManifestFault> {
+        Ok(None)
     }
 }
 

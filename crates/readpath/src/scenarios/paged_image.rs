@@ -1,7 +1,8 @@
 //! Disks with manifests of format 2, compressed chunks, and a local disk that can hold pages back.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
+use std::io::{self, Cursor};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::image::CHUNK;
 use super::test_origin::TestOrigin;
-use crate::{DiskManifest, DiskShape, ManifestFault, ManifestSource, PagedManifest};
+use crate::{DiskManifest, DiskShape, ManifestFault, ManifestSource, PageFile, PagedManifest};
 
 /// Chunks of one pack.
 const PACK_CHUNKS: usize = 16;
@@ -108,7 +109,17 @@ pub(super) struct PagedSource {
 
 impl ManifestSource for PagedSource {
     fn read(&self) -> Result<DiskManifest, ManifestFault> {
-        Ok(PagedManifest::new(vec![(self.header.clone(), self.pages.clone())])?.into())
+        Ok(self.manifest()?.into())
+    }
+
+    fn read_paged(&self) -> Result<Option<PagedManifest>, ManifestFault> {
+        self.manifest().map(Some)
+    }
+}
+
+impl PagedSource {
+    fn manifest(&self) -> Result<PagedManifest, ManifestFault> {
+        PagedManifest::new(vec![(self.header.clone(), self.pages.clone())])
     }
 }
 
@@ -119,6 +130,18 @@ pub(crate) struct TestPages {
     reads: AtomicUsize,
     is_held: Mutex<bool>,
     released: Condvar,
+}
+
+impl PageFile for TestPages {
+    fn write(&self, number: u32, page: &PageBytes) -> io::Result<()> {
+        let start = number as usize * PAGE_LEN;
+        self.bytes.lock()[start..start + PAGE_LEN].copy_from_slice(page);
+        Ok(())
+    }
+
+    fn next_hole(&self, _: Range<u32>) -> Option<Range<u32>> {
+        None
+    }
 }
 
 impl TestPages {

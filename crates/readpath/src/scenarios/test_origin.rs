@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use acstor_pack::ChunkDecompressor;
 use acstor_types::{Digest, PackId};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -47,11 +47,22 @@ pub(super) struct TestOrigin {
     packs: Mutex<HashMap<PackId, BTreeMap<usize, Vec<u8>>>>,
     state: Mutex<State>,
     fault_mode: watch::Sender<OriginFaultMode>,
+    manifests: Mutex<Manifests>,
+    /// Wakes the calls for manifests that are held.
+    released: Condvar,
     /// Packs of which no call returns.
     hung: watch::Sender<HashSet<PackId>>,
     /// Calls that wait for such a pack.
     stuck: AtomicUsize,
     started: Instant,
+}
+
+#[derive(Default)]
+struct Manifests {
+    by_name: HashMap<Digest, Vec<u8>>,
+    /// Offset and length of each call, bytes.
+    calls: Vec<(u64, usize)>,
+    is_held: bool,
 }
 
 #[derive(Default)]
@@ -67,6 +78,8 @@ impl TestOrigin {
     pub(super) fn new() -> Arc<TestOrigin> {
         Arc::new(TestOrigin {
             packs: Mutex::default(),
+            manifests: Mutex::default(),
+            released: Condvar::new(),
             state: Mutex::default(),
             fault_mode: watch::Sender::new(OriginFaultMode::Well),
             hung: watch::Sender::default(),
@@ -77,6 +90,29 @@ impl TestOrigin {
 
     pub(super) fn put(&self, pack: PackId, offset: usize, bytes: &[u8]) {
         self.packs.lock().entry(pack).or_default().insert(offset, bytes.to_vec());
+    }
+
+    pub(super) fn put_manifest(&self, name: Digest, bytes: &[u8]) {
+        self.manifests.lock().by_name.insert(name, bytes.to_vec());
+    }
+
+    pub(super) fn remove_manifest(&self, name: &Digest) {
+        self.manifests.lock().by_name.remove(name);
+    }
+
+    /// Keeps all calls for manifests waiting until they are released.
+    pub(super) fn hold_manifests(&self) {
+        self.manifests.lock().is_held = true;
+    }
+
+    pub(super) fn release_manifests(&self) {
+        self.manifests.lock().is_held = false;
+        self.released.notify_all();
+    }
+
+    /// Offset and length of each call for a manifest, bytes.
+    pub(super) fn manifest_calls(&self) -> Vec<(u64, usize)> {
+        self.manifests.lock().calls.clone()
     }
 
     pub(super) fn set(&self, fault_mode: OriginFaultMode) {
@@ -235,6 +271,27 @@ impl OriginSource for TestOrigin {
             }
         }
         state.bytes += len;
+        Ok(())
+    }
+
+    fn read_manifest(&self, name: &Digest, range: &mut OriginRange) -> Result<(), OriginError> {
+        let mut manifests = self.manifests.lock();
+        manifests.calls.push((range.offset, range.buffer.len()));
+        self.released.wait_while(&mut manifests, |manifests| manifests.is_held);
+        match *self.fault_mode.borrow() {
+            OriginFaultMode::Down => return Err(unavailable(&PackId(*name))),
+            OriginFaultMode::Overloaded => return Err(OriginError::Overloaded("injected")),
+            OriginFaultMode::Panics => panic!("injected"),
+            _ => {}
+        }
+        let Some(manifest) = manifests.by_name.get(name) else {
+            return Err(OriginError::NotFound { pack: name.to_string() });
+        };
+        let (start, end) = (range.offset as usize, range.offset as usize + range.buffer.len());
+        let Some(bytes) = manifest.get(start..end) else {
+            return Err(OriginError::ShortRead { pack: name.to_string(), end: end as u64 });
+        };
+        range.buffer.copy_from_slice(bytes);
         Ok(())
     }
 }

@@ -7,6 +7,7 @@
 //! [`crate::limits::MANIFEST_IDLE`]. Nothing else of the disk is dropped: pins, working set and records stay.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use acstor_manifest::PageCache;
@@ -21,7 +22,7 @@ use crate::fetch::outcome::ManifestLoad;
 use crate::fetch::sources::Sources;
 use crate::view::attachments::ManifestState;
 use crate::view::disk::{CachedBytes, Disk};
-use crate::view::disk_manifest::DiskManifest;
+use crate::view::disk_manifest::{DiskManifest, PagedManifest};
 use crate::view::disk_map::DiskMap;
 use crate::view::disk_shape::DiskShape;
 use crate::view::disk_view::DiskView;
@@ -67,6 +68,8 @@ pub(crate) struct Attachment {
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// And before it by the one who is not a guest.
     pub(crate) turn_of_others: Arc<tokio::sync::Mutex<()>>,
+    /// True once all pages of the manifest were found in its file.
+    is_complete: AtomicBool,
 }
 
 /// Place of a manifest while it is not in memory.
@@ -111,6 +114,7 @@ impl Attachment {
             used_at: Mutex::new(Instant::now()),
             turn: Arc::default(),
             turn_of_others: Arc::default(),
+            is_complete: AtomicBool::new(false),
         }
     }
 
@@ -119,7 +123,8 @@ impl Attachment {
         manifest: DiskManifest,
         sources: &Arc<Sources>,
     ) -> Result<DiskView, ManifestFault> {
-        let disk = Disk::new(manifest, &sources.config, self.records.clone(), &sources.pages)?;
+        let records = self.records.clone();
+        let disk = Disk::new(manifest, &sources.config, records, sources.page_fetches.clone())?;
         Ok(DiskView { disk: Arc::new(disk), sources: sources.clone() })
     }
 
@@ -236,6 +241,7 @@ impl Attachment {
         pages: &Arc<PageCache>,
     ) -> Result<(), ReadPathError> {
         let mut kept = self.manifest.lock();
+        self.set_complete(false);
         let view = self.view.load_full();
         let is_same = kept.digest == digest;
         // The pages of the same manifest may be in another file, which is whole.
@@ -288,7 +294,7 @@ impl Attachment {
         };
         match old.and_then(|old| old.has_content_of(new)) {
             Ok(is_same) => Ok(is_same),
-            Err(fault) if fault.is_final() => Ok(true),
+            Err(fault) if fault.is_final() && fault.absent.is_none() => Ok(true),
             // It is asked again: guests may have other content than the new one says.
             Err(fault) => {
                 self.records.health.failed_to_compare(&fault);
@@ -306,7 +312,33 @@ impl Attachment {
     }
 
     fn refused(&self, fault: ManifestFault) -> ReadPathError {
-        ReadPathError::Manifest { disk: self.id(), kind: fault.kind, reason: fault.message }
+        ReadPathError::Manifest { disk: self.id(), kind: fault.kind_now(), reason: fault.message }
+    }
+
+    /// The manifest, of format 2, as its files have it; `None` of format 1. Waits for the local disk.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub(crate) fn paged(&self) -> Result<Option<PagedManifest>, ManifestFault> {
+        let view = self.view.load_full();
+        if let Some(manifest) = view.map(|view| view.disk.latest().manifest()) {
+            return Ok(match manifest {
+                DiskManifest::Paged(manifest) => Some(manifest),
+                DiskManifest::Whole(_) => None,
+            });
+        }
+        let source = self.manifest.lock().source.clone();
+        source.map_or(Ok(None), |source| source.read_paged())
+    }
+
+    /// Returns whether the manifest was found to be whole on this host.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Acquire)
+    }
+
+    /// Notes whether the manifest is whole on this host.
+    pub(crate) fn set_complete(&self, is_complete: bool) {
+        self.is_complete.store(is_complete, Ordering::Release);
     }
 
     /// Brings a manifest that is at hand into memory for as long as its view is held.

@@ -62,6 +62,7 @@ impl Attachments {
             }
         };
         let view = attachment.bring(manifest, &self.sources)?;
+        self.sources.attached.notify_one();
         // One of its own: that the disk is held is how the attachment knows that it is in use.
         Ok(Arc::new(DiskView { disk: view.disk.clone(), sources: self.sources.clone() }))
     }
@@ -81,6 +82,7 @@ impl Attachments {
                 attachment
             }
         };
+        self.sources.attached.notify_one();
         Ok(Arc::new(OfferedView { attachment, sources: self.sources.clone() }))
     }
 

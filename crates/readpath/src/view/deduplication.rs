@@ -208,7 +208,10 @@ impl Deduplicator {
             }
             Ok(())
         });
-        if let Err(fault) = looked {
+        // What is known of a manifest that is not whole here has to do.
+        if let Err(fault) = looked
+            && fault.absent.is_none()
+        {
             disk.read_error(fault);
         }
     }

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use acstor_manifest::PageCache;
 use acstor_types::{Digest, DiskId, Oid};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -13,12 +12,13 @@ use tokio::time::Instant;
 use crate::ahead::read_trace::ReadTrace;
 use crate::ahead::streams::StreamTable;
 use crate::fetch::sources::Want;
+use crate::pages::page_fetches::PageFetches;
 use crate::view::attachment::DiskRecords;
-use crate::view::disk_manifest::DiskManifest;
+use crate::view::disk_manifest::{DiskManifest, Level};
 use crate::view::disk_map::{Content, DiskMap, MapFault};
 use crate::view::disk_shape::DiskShape;
 use crate::view::extents::ExtentMap;
-use crate::view::manifest_source::ManifestFault;
+use crate::view::manifest_source::{AbsentPage, ManifestFault};
 use crate::{
     ExtentKind, LocalStore, PlacementRule, ReadError, ReadPathConfig, ReadPathError, limits,
 };
@@ -27,6 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) shape: DiskShape,
+    fetches: Arc<PageFetches>,
     map: Arc<DiskMap>,
     /// The map of the same content that was published last, where the chunks or the pages moved.
     moved: ArcSwapOption<DiskMap>,
@@ -69,7 +70,7 @@ pub(crate) struct Piece {
 }
 
 impl Disk {
-    /// A disk of `manifest`, whose pages are kept in `pages`.
+    /// A disk of `manifest`, whose pages are kept, and fetched where they are not here, by `fetches`.
     ///
     /// # Errors
     /// [`ManifestFault`] when the levels of the manifest do not fit each other.
@@ -77,7 +78,7 @@ impl Disk {
         manifest: DiskManifest,
         config: &ReadPathConfig,
         records: Arc<DiskRecords>,
-        pages: &Arc<PageCache>,
+        fetches: Arc<PageFetches>,
     ) -> Result<Disk, ManifestFault> {
         let extents = match &manifest {
             DiskManifest::Whole(manifest) => Some(ExtentMap::of(manifest)),
@@ -86,7 +87,8 @@ impl Disk {
         let shape = manifest.shape();
         Ok(Disk {
             streams: StreamTable::new(config.prefetch_max_bytes, shape.chunk_size.bytes()),
-            map: Arc::new(DiskMap::new(manifest, pages)?),
+            map: Arc::new(DiskMap::new(manifest, fetches.pages())?),
+            fetches,
             placement: config.placement,
             records,
             moved: ArcSwapOption::empty(),
@@ -148,7 +150,7 @@ impl Disk {
     /// Notes a fault of the manifest; returns the error of a call for it.
     pub(crate) fn refused(&self, fault: ManifestFault) -> ReadPathError {
         self.records.health.failed(&fault);
-        ReadPathError::Manifest { disk: self.id(), kind: fault.kind, reason: fault.message }
+        ReadPathError::Manifest { disk: self.id(), kind: fault.kind_now(), reason: fault.message }
     }
 
     /// Bytes of a read of `len` at `offset` that lie before the end of the disk.
@@ -193,12 +195,41 @@ impl Disk {
         self.with_map(|map| map.digest_at_hand(index))
     }
 
-    /// As [`Disk::digest_at_hand`], but waits for this host's disk.
+    /// As [`Disk::digest_at_hand`], but waits for this host's disk, and for the origin where it has to: not
+    /// for a look-up of [`crate::fetch::sources::Sources::look_up`].
     ///
     /// # Errors
     /// [`ManifestFault`].
     pub(crate) fn digest(&self, index: u64) -> Result<Option<Digest>, ManifestFault> {
-        self.with_map(|map| map.digest(index))
+        let mut before = None;
+        loop {
+            match self.with_map(|map| map.digest(index)) {
+                Err(fault) => self.bring_on_thread(fault, &mut before)?,
+                found => return found,
+            }
+        }
+    }
+
+    /// The level that a page is absent from.
+    pub(crate) fn level(&self, absent: &AbsentPage) -> Option<Level> {
+        match self.latest().manifest() {
+            DiskManifest::Paged(manifest) => manifest.level(&absent.manifest).cloned(),
+            DiskManifest::Whole(_) => None,
+        }
+    }
+
+    /// Brings the page for want of which a look-up failed, unless it was brought just `before`.
+    fn bring_on_thread(
+        &self,
+        fault: ManifestFault,
+        before: &mut Option<AbsentPage>,
+    ) -> Result<(), ManifestFault> {
+        match fault.absent.and_then(|absent| Some((absent, self.level(&absent)?))) {
+            Some((absent, level)) if before.replace(absent) != Some(absent) => {
+                self.fetches.bring_on_thread(&level, absent)
+            }
+            _ => Err(fault),
+        }
     }
 
     /// Returns what must be obtained for chunk `index`; `None` for a zero chunk or past the end. Does not
@@ -259,6 +290,28 @@ impl Disk {
         digests.try_for_each(|found| found.and_then(|(index, digest)| visit(index, digest)))
     }
 
+    /// As [`Disk::visit_digests`], of all chunks, but has the pages brought that are not here.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    pub(crate) fn visit_all_digests(
+        &self,
+        mut visit: impl FnMut(u64, Digest),
+    ) -> Result<(), ManifestFault> {
+        let (mut next, mut before) = (0, None);
+        loop {
+            let visited = self.visit_digests(next..self.shape.chunk_count, |index, digest| {
+                visit(index, digest);
+                next = index + 1;
+                Ok(())
+            });
+            match visited {
+                Ok(()) => return Ok(()),
+                Err(fault) => self.bring_on_thread(fault, &mut before)?,
+            }
+        }
+    }
+
     /// As [`crate::BlockView::next_extent`]: what is not in memory counts as data.
     pub(crate) fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
         let size = self.shape.size_bytes;
@@ -306,6 +359,8 @@ impl Disk {
         });
         let bytes = match counted {
             Ok(()) => (held * chunk).min(self.shape.size_bytes),
+            // At least so much: no page is brought for a count.
+            Err(fault) if fault.absent.is_some() => (held * chunk).min(self.shape.size_bytes),
             Err(fault) => {
                 self.read_error(fault);
                 self.records.cached.last()

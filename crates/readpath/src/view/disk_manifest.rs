@@ -1,17 +1,32 @@
 //! The manifest of a disk, of either format: whole in memory, or read by the page.
 
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use acstor_manifest::{
-    Header, ManifestError, PAGE_LEN, PageCache, RawPages, Reader, Stack, VerifiedPages,
+    Header, ManifestError, PAGE_LEN, PageBytes, PageCache, RawPages, Reader, Stack, VerifiedPages,
 };
 use acstor_types::{Digest, Manifest};
 
 use crate::view::disk_shape::DiskShape;
 use crate::view::manifest_source::ManifestFault;
 
+/// The file of one manifest on this host's disk, where pages may be missing.
+pub trait PageFile: RawPages<Error = ManifestFault> + Send + Sync {
+    /// Writes a page that is verified. Blocks.
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    fn write(&self, number: u32, page: &PageBytes) -> io::Result<()>;
+
+    /// Returns the first pages within `range` that have never been written; `None` where all were, as far
+    /// as the file system tells.
+    fn next_hole(&self, range: Range<u32>) -> Option<Range<u32>>;
+}
+
 /// Pages of one manifest as this host's disk has them.
-pub type LocalPages = dyn RawPages<Error = ManifestFault> + Send + Sync;
+pub type LocalPages = dyn PageFile;
 
 /// A reader of a manifest of format 2, which waits for this host's disk.
 pub type PagedReader = Stack<VerifiedPages<Arc<LocalPages>>>;
@@ -135,6 +150,11 @@ impl PagedManifest {
     /// Name of the content; `None` where the topmost manifest is a delta.
     pub(crate) fn content_name(&self) -> Option<Digest> {
         self.top().0.content_name()
+    }
+
+    /// The level of a name.
+    pub(crate) fn level(&self, name: &Digest) -> Option<&Level> {
+        self.levels.iter().find(|(header, _)| header.name() == *name)
     }
 
     /// Names of the levels: equal ones say the same.

@@ -27,7 +27,11 @@ impl ManifestHealth {
     }
 
     /// Notes a fault; returns whether the manifest counts as damaged with it.
+    /// For want of a page that the origin has it never does.
     pub(crate) fn failed(&self, fault: &ManifestFault) -> bool {
+        if fault.absent.is_some() {
+            return false;
+        }
         let is_damaged = fault.is_final() || self.is_given_up(fault);
         if is_damaged {
             self.is_damaged.store(true, Ordering::Release);
@@ -37,7 +41,8 @@ impl ManifestHealth {
 
     /// As [`ManifestHealth::failed`], of a fault that says nothing final of what is attached.
     pub(crate) fn failed_to_compare(&self, fault: &ManifestFault) {
-        self.is_damaged.store(self.is_given_up(fault), Ordering::Release);
+        let is_damaged = fault.absent.is_none() && self.is_given_up(fault);
+        self.is_damaged.store(is_damaged, Ordering::Release);
     }
 
     /// Begins anew, with another file.

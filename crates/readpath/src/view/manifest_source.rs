@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
-
 use std::sync::Arc;
 
 use acstor_manifest::limits::DEPTH_MAX;
@@ -12,12 +12,22 @@ use acstor_types::bytes_le::u32_at;
 use acstor_types::{Digest, ErrorKind, Manifest, ManifestError, ManifestHeader};
 use bytes::Bytes;
 use memmap2::MmapMut;
+use rustix::fs::SeekFrom;
 
-use crate::view::disk_manifest::{DiskManifest, LocalPages, PagedManifest};
+use crate::view::disk_manifest::{DiskManifest, LocalPages, PageFile, PagedManifest};
 use crate::view::disk_shape::DiskShape;
 
 /// Offset of the version in a manifest of any format, bytes.
 const VERSION_OFFSET: usize = 8;
+
+/// A page that is not on this host, or damaged here; the origin has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AbsentPage {
+    /// Name of the manifest.
+    pub(crate) manifest: Digest,
+    /// Number of the page.
+    pub(crate) page: u32,
+}
 
 /// Error of reading a manifest.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -27,30 +37,49 @@ pub struct ManifestFault {
     pub kind: ErrorKind,
     /// Fault of the manifest.
     pub message: String,
+    /// The page that has to be fetched first, where that is all.
+    pub(crate) absent: Option<AbsentPage>,
 }
 
 impl ManifestFault {
+    /// A fault that no fetch of a page cures.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> ManifestFault {
+        ManifestFault { kind, message: message.into(), absent: None }
+    }
+
+    /// The same fault for want of a page.
+    pub(crate) fn with_absent(self, absent: AbsentPage) -> ManifestFault {
+        ManifestFault { absent: Some(absent), ..self }
+    }
+
     /// Returns whether the same manifest is bad each time it is read.
     pub fn is_final(&self) -> bool {
         matches!(self.kind, ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::Invalid)
     }
 
+    /// Kind of an error for it: a page that the origin has may be here soon.
+    pub(crate) fn kind_now(&self) -> ErrorKind {
+        match self.absent {
+            Some(_) => ErrorKind::Unavailable,
+            None => self.kind,
+        }
+    }
+
     /// Content that is not what it was.
     pub(crate) fn changed() -> ManifestFault {
-        let message = "it is not the manifest that was attached".to_owned();
-        ManifestFault { kind: ErrorKind::Corrupt, message }
+        ManifestFault::new(ErrorKind::Corrupt, "it is not the manifest that was attached")
     }
 }
 
 impl From<ManifestError> for ManifestFault {
     fn from(error: ManifestError) -> ManifestFault {
-        ManifestFault { kind: error.kind(), message: error.to_string() }
+        ManifestFault::new(error.kind(), error.to_string())
     }
 }
 
 impl From<acstor_manifest::ManifestError> for ManifestFault {
     fn from(error: acstor_manifest::ManifestError) -> ManifestFault {
-        ManifestFault { kind: error.kind(), message: error.to_string() }
+        ManifestFault::new(error.kind(), error.to_string())
     }
 }
 
@@ -61,7 +90,7 @@ impl From<io::Error> for ManifestFault {
             io::ErrorKind::UnexpectedEof => ErrorKind::Corrupt,
             _ => ErrorKind::Unavailable,
         };
-        ManifestFault { kind, message: error.to_string() }
+        ManifestFault::new(kind, error.to_string())
     }
 }
 
@@ -73,6 +102,13 @@ pub trait ManifestSource: Send + Sync + 'static {
     /// # Errors
     /// [`ManifestFault`].
     fn read(&self) -> Result<DiskManifest, ManifestFault>;
+
+    /// Reads what the pages of one of format 2 are verified by; `None` of format 1. Waits for the local
+    /// disk.
+    ///
+    /// # Errors
+    /// [`ManifestFault`].
+    fn read_paged(&self) -> Result<Option<PagedManifest>, ManifestFault>;
 }
 
 /// A manifest in a file, and those below it in others. The files stay the same ones when their names
@@ -120,18 +156,50 @@ impl LevelFile {
         // anything that lives, after a storm as much as all images that were read.
         let mut bytes = MmapMut::map_anon(len).map_err(|error| {
             let message = format!("there is no memory for {len} bytes: {error}");
-            ManifestFault { kind: ErrorKind::Exhausted, message }
+            ManifestFault::new(ErrorKind::Exhausted, message)
         })?;
         self.file.read_exact_at(&mut bytes, 0)?;
         Ok(Manifest::parse(Bytes::from_owner(bytes))?)
     }
 }
 
-impl RawPages for LevelFile {
+/// The pages of one manifest in its file, which may have holes where pages are to come.
+struct FilePages {
+    level: LevelFile,
+    name: Digest,
+}
+
+fn offset_of(page: u32) -> u64 {
+    u64::from(page) * PAGE_LEN as u64
+}
+
+impl RawPages for FilePages {
     type Error = ManifestFault;
 
     fn read(&self, number: u32, page: &mut PageBytes) -> Result<(), ManifestFault> {
-        Ok(self.file.read_exact_at(page, u64::from(number) * PAGE_LEN as u64)?)
+        Ok(self.level.file.read_exact_at(page, offset_of(number))?)
+    }
+
+    fn refused(&self, number: u32) -> ManifestFault {
+        let message = format!("page {number} of manifest {} is not here, or damaged", self.name);
+        let absent = AbsentPage { manifest: self.name, page: number };
+        ManifestFault::new(ErrorKind::Corrupt, message).with_absent(absent)
+    }
+}
+
+impl PageFile for FilePages {
+    fn write(&self, number: u32, page: &PageBytes) -> io::Result<()> {
+        self.level.file.write_all_at(page, offset_of(number))
+    }
+
+    fn next_hole(&self, range: Range<u32>) -> Option<Range<u32>> {
+        let seek = |to| rustix::fs::seek(&*self.level.file, to);
+        let end = offset_of(range.end).min(self.level.len);
+        let hole = seek(SeekFrom::Hole(offset_of(range.start))).ok().filter(|hole| *hole < end)?;
+        // No data behind it is an error.
+        let data = seek(SeekFrom::Data(hole)).unwrap_or(end).min(end);
+        let start = u32::try_from(hole / PAGE_LEN as u64).ok()?;
+        Some(start..u32::try_from(data.div_ceil(PAGE_LEN as u64)).ok()?)
     }
 }
 
@@ -166,7 +234,7 @@ impl ManifestFile {
         };
         if base.is_some() && self.bases.len() + 1 >= usize::from(DEPTH_MAX) {
             let message = format!("more than {DEPTH_MAX} manifests lie on top of each other");
-            return Err(ManifestFault { kind: ErrorKind::Corrupt, message });
+            return Err(ManifestFault::new(ErrorKind::Corrupt, message));
         }
         Ok(base)
     }
@@ -195,22 +263,29 @@ impl ManifestFile {
 impl ManifestSource for ManifestFile {
     fn read(&self) -> Result<DiskManifest, ManifestFault> {
         // Its length is checked before memory is taken.
-        let top = match self.top.header()? {
-            AnyHeader::Whole(_) => return Ok(self.top.read_whole()?.into()),
-            AnyHeader::Paged(header) => header,
+        match self.read_paged()? {
+            Some(manifest) => Ok(manifest.into()),
+            None => Ok(self.top.read_whole()?.into()),
+        }
+    }
+
+    fn read_paged(&self) -> Result<Option<PagedManifest>, ManifestFault> {
+        let AnyHeader::Paged(top) = self.top.header()? else { return Ok(None) };
+        let level = |header: Arc<Header>, level: &LevelFile| -> (Arc<Header>, Arc<LocalPages>) {
+            let name = header.name();
+            (header, Arc::new(FilePages { level: level.clone(), name }))
         };
-        let pages = |level: &LevelFile| -> Arc<LocalPages> { Arc::new(level.clone()) };
-        let mut levels = vec![(top, pages(&self.top))];
+        let mut levels = vec![level(top, &self.top)];
         for base in &self.bases {
             match base.header()? {
-                AnyHeader::Paged(header) => levels.push((header, pages(base))),
+                AnyHeader::Paged(header) => levels.push(level(header, base)),
                 AnyHeader::Whole(_) => {
                     let message = "a manifest of format 1 is no base of a delta".to_owned();
-                    return Err(ManifestFault { kind: ErrorKind::Invalid, message });
+                    return Err(ManifestFault::new(ErrorKind::Invalid, message));
                 }
             }
         }
-        Ok(PagedManifest::new(levels)?.into())
+        PagedManifest::new(levels).map(Some)
     }
 }
 

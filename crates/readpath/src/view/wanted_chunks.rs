@@ -62,13 +62,10 @@ impl WantedChunks {
     /// # Errors
     /// [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
     pub(crate) fn all(disk: &Disk) -> Result<WantedChunks, ReadPathError> {
-        let chunk_count = checked_count(disk)?;
+        checked_count(disk)?;
         let mut wanted = Distinct::default();
-        let visited = disk.visit_digests(0..chunk_count, |index, digest| {
-            // As checked: there are at most 2^26.
-            wanted.add(index as u32, &digest);
-            Ok(())
-        });
+        // As checked: there are at most 2^26.
+        let visited = disk.visit_all_digests(|index, digest| wanted.add(index as u32, &digest));
         visited.map_err(|fault| disk.refused(fault))?;
         Ok(wanted.finish())
     }
