@@ -53,7 +53,7 @@ class OriginReader(Protocol):
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
         """Fill ``buffer`` from the object ``key`` and return the number of bytes written.
 
-        :param key: name of an object in the origin, e.g. ``packs/0a/0a1b...``.
+        :param key: name of a pack or manifest in the origin, e.g. ``packs/0a/0a1b...``.
         :param offset: bytes from the start of the object.
         :param buffer: writable, contiguous, format ``B``; not to be kept after the call.
         :returns: ``len(buffer)``, or less where the object ends inside the range.
@@ -137,7 +137,8 @@ class DataPlane:
         chunks are elsewhere in the origin takes the place of the one before.
 
         The manifest is in memory only while it is needed: it is read from the file, which stays the
-        same one whatever becomes of its name, at the first open or read.
+        same one whatever becomes of its name, at the first open or read. Pages of one of version 2
+        that are missing in the file, or damaged, come from the origin and are written to it.
 
         :param hidden: not in directory listings and not found by name: only handles that were
             open before a restart reach it.

@@ -119,6 +119,7 @@ class Operation:
 
 _IMAGE = Parameter("image", parameters.is_id, "an image id (a UUID in lower case)")
 _PATH = Parameter("path", parameters.is_path, "an absolute path")
+_PARTIAL = Parameter("partial", parameters.is_flag_or_null, "left out, true or false")
 _WHAT = Parameter(
     "what",
     parameters.is_one_of(tuple(protocol.PreloadWhat)),
@@ -226,7 +227,7 @@ def _volume(name: str, target: Target, method: str, *wanted: Parameter, **more: 
 
 OPERATIONS: tuple[Operation, ...] = (
     _host("status", "status"),
-    _images("image.attach", "attach", _PATH, timeout=60.0),
+    _images("image.attach", "attach", _PATH, _PARTIAL, timeout=60.0),
     _images("image.detach", "detach", _IMAGE, answer=as_state),
     _runtime("image.list", "list_images", "images"),
     _runtime("pin", "pin_image", "pinning {image}", *_PIN, timeout=protocol.PIN_TIMEOUT_MAX),

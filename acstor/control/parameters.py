@@ -90,6 +90,11 @@ def is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def is_flag_or_null(value: Any) -> bool:
+    """Return whether ``value`` is true, false or null."""
+    return value is None or isinstance(value, bool)
+
+
 def is_object(value: Any) -> bool:
     """Return whether ``value`` is an object."""
     return isinstance(value, Mapping)

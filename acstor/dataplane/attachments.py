@@ -2,7 +2,7 @@
 
 Layout of the directory (``<state_path>/dataplane``), each file complete or absent::
 
-    images/<uuid>.manifest   an attached image
+    images/<uuid>.manifest   an attached image; of format 2 with holes where pages are to come
     images/<uuid>.digest     {"version": 1, "manifest": <its digest>, "header": <its first bytes>}
     images/<uuid>.hidden     empty: the image was withdrawn while handles were open
     images/<uuid>.working-set    which chunks boots of it read: a raw bitmap
@@ -20,7 +20,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -29,7 +28,7 @@ from typing import Any
 
 from acstor import exception, untrusted_json
 from acstor.control import protocol
-from acstor.files import sync_directory
+from acstor.files import copy_data, sync_directory
 
 LOG = logging.getLogger(__name__)
 
@@ -102,6 +101,7 @@ class Attachments:
     def arriving(self, source_path: str) -> Iterator[str]:
         """Copy a file into the directory and give its path; it is gone afterwards unless kept.
 
+        Holes stay holes: that is how the data plane knows which pages of a manifest are to come.
         What is checked is then what is kept, whatever happens to the source.
 
         :raises InvalidError: when the source is no regular file of acceptable size.
@@ -113,8 +113,7 @@ class Attachments:
                     raise exception.InvalidError(f"{source_path} is no file of acceptable size")
                 descriptor, path = tempfile.mkstemp(prefix=_ARRIVING, dir=self._directory)
                 with os.fdopen(descriptor, "wb") as copy:
-                    shutil.copyfileobj(source, copy, 1 << 20)
-                    copy.flush()
+                    copy_data(source.fileno(), copy.fileno())
                     os.fsync(copy.fileno())
         except OSError as error:
             raise exception.InvalidError(f"{source_path}: {error.strerror}") from error

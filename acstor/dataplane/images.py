@@ -40,8 +40,12 @@ class Images:
         self._mounted_at = mounted_at
         self._chunk_size = chunk_size
 
-    def attach(self, manifest_path: str) -> dict[str, object]:
-        """Attach the image of a manifest file and keep it for restarts."""
+    def attach(self, manifest_path: str, is_partial: bool | None = None) -> dict[str, object]:
+        """Attach the image of a manifest file and keep it for restarts.
+
+        :param is_partial: whether pages are missing in the file, which are fetched from the
+            origin. An older release, which would not fetch them, does not know it and refuses.
+        """
         mount_point.refuse_within(manifest_path, self._mounted_at)
         with self._lock, self._attachments.arriving(manifest_path) as arrived:
             with map_errors(f"attaching {manifest_path}"):
@@ -50,7 +54,8 @@ class Images:
             self._restored.settled(str(image["id"]))
             if self._attachments.chunk_size() is None:
                 self._attachments.keep_chunk_size(self._chunk_size)
-        LOG.info("attached image %s, %s bytes", image["id"], image.get("size_bytes"))
+        how = "whose manifest is fetched by the page" if is_partial else "with all of its manifest"
+        LOG.info("attached image %s of %s bytes, %s", image["id"], image.get("size_bytes"), how)
         return image
 
     def detach(self, disk_id: str) -> str:

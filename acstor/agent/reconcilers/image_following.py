@@ -12,11 +12,16 @@ from acstor import exception
 from acstor.agent.handing_over import hand_over
 from acstor.agent.reconcilers.image_records import ImageRecords
 from acstor.agent.reconcilers.index_trust import IndexTrust
+from acstor.agent.reconcilers.manifest_fetching import (
+    FetchedManifest,
+    fetch_front,
+    fetch_whole,
+)
 from acstor.agent.reconcilers.registered_images import RegisteredImages
 from acstor.agent.reconcilers.usage_publication import UsagePublisher
 from acstor.control.client import AdminClient
 from acstor.origin.base import Origin
-from acstor.repository import disk_manifest, layout
+from acstor.repository import layout
 from acstor.repository.images.image_registry import ImageRegistry
 from acstor.repository.signing.signed_document import UnverifiedError
 
@@ -246,11 +251,15 @@ class ImageFollower:
             for image_id in wanted:
                 report.problems[image_id] = exception.one_line(error)
             return
+        replaced = frozenset(attached.values())
         for image_id, known in wanted.items():
+            is_replaced = image_id in replaced and known.manifest not in attached
             with self._noted(report, image_id):
-                self._attach_announced(image_id, known, report)
+                self._attach_announced(image_id, known, report, is_replaced=is_replaced)
 
-    def _attach_announced(self, image_id: str, known: _Known, report: ImageReport) -> None:
+    def _attach_announced(
+        self, image_id: str, known: _Known, report: ImageReport, *, is_replaced: bool
+    ) -> None:
         """Attach an image if it is still registered so, now that this host's record names it.
 
         A collection that missed the record has looked at the image's ref before this does.
@@ -261,7 +270,7 @@ class ImageFollower:
             self._images.forget(image_id)
             return
         self._records.remember(report.registered or ())
-        self._attach(image_id, known.manifest)
+        self._attach(image_id, known.manifest, is_replaced=is_replaced)
         self._note_offered(image_id, known, report)
 
     def _attach_lost(
@@ -309,17 +318,33 @@ class ImageFollower:
             record.registered_at,
         )
 
-    def _attach(self, image_id: str, manifest: str) -> None:
-        content = self._origin.get(layout.manifest_key(manifest), disk_manifest.SIZE_MAX)
-        found = disk_manifest.parse_manifest(manifest, content)
-        if found.disk_id != image_id:
-            raise exception.CorruptError(f"the record names a manifest of {found.disk_id}")
-        # All of it is here: what is damaged is refused now, and not when a guest reads.
-        found.check()
-        path = os.path.join(self._directory, f"{image_id}.manifest")
-        hand_over(self._data_plane, path, content)
+    def _attach(self, image_id: str, manifest: str, *, is_replaced: bool = False) -> None:
+        """Have the data plane attach an image.
+
+        :param is_replaced: whether it is attached with another manifest, with which all of the new
+            one may have to be compared.
+        """
+        if is_replaced:
+            self._hand_over(image_id, fetch_whole(self._origin, manifest))
+            return
+        fetched = fetch_front(self._origin, manifest)
         try:
-            self._data_plane.call("image.attach", path=path)
+            self._hand_over(image_id, fetched)
+        except exception.InvalidError as error:
+            if not fetched.is_partial:
+                raise
+            # An older release fetches no pages.
+            LOG.info("image %s is attached with all of its manifest: %s", image_id, error)
+            self._hand_over(image_id, fetch_whole(self._origin, manifest))
+
+    def _hand_over(self, image_id: str, fetched: FetchedManifest) -> None:
+        if fetched.disk_id != image_id:
+            raise exception.CorruptError(f"the record names a manifest of {fetched.disk_id}")
+        path = os.path.join(self._directory, f"{image_id}.manifest")
+        hand_over(self._data_plane, path, fetched.content, fetched.size)
+        partial = {"partial": True} if fetched.is_partial else {}
+        try:
+            self._data_plane.call("image.attach", path=path, **partial)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
