@@ -13,7 +13,7 @@ from acstor.agent.reconcilers.seen_index import (
 )
 from acstor.repository.images.index_statement import IndexStatement, VerifiedStatement
 
-GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "seen-index-v1.json"
+GOLDEN = pathlib.Path(__file__).parents[3] / "golden" / "seen-index-v1.json"
 REPOSITORY = "75d745ee-6122-4977-8a4e-8b187136749e"
 INDEX, OTHER = "0f1e2d3c4b5a69788796a5b4c3d2e1f0", "ff" * 16
 FIRST, SECOND = "a0" * 32, "b1" * 32

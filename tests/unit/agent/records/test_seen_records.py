@@ -13,7 +13,7 @@ from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.images.signed_record import VerifiedRecord
 from acstor.repository.signing.signed_document import RefusalReason, UnverifiedError
 
-GOLDEN = pathlib.Path(__file__).parents[2] / "golden" / "seen-records-v1.json"
+GOLDEN = pathlib.Path(__file__).parents[3] / "golden" / "seen-records-v1.json"
 REPOSITORY = "75d745ee-6122-4977-8a4e-8b187136749e"
 IMAGE = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0"
 FIRST, SECOND = "a0" * 32, "b1" * 32
