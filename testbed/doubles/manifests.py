@@ -86,7 +86,7 @@ def register_dense_disk(origin: Origin, disk_id: str, times: int, salt: int = 0)
     is_kept = Repository.open(origin).has_image_index
     with ImageIndexWriter(origin, is_kept=is_kept).changing(disk_id):
         ref = origin.get_ref(layout.image_ref(disk_id))
-        origin.swap_ref(layout.image_ref(disk_id), ref and ref.token, record.encode())
+        origin.swap_ref(layout.image_ref(disk_id), ref.token if ref else None, record.encode())
     return name, length
 
 
