@@ -307,7 +307,7 @@ def test_size_only_grows(store: VolumeStore) -> None:
     made = store.create(new())
     assert store.resize(made.id, 2 * GIB).after.size_bytes == 2 * GIB
     assert store.resize(made.id, 2 * GIB).after.size_bytes == 2 * GIB
-    for size_bytes in (GIB, 2 * GIB + 1, (64 << 20) * CHUNK_SIZE + 512):
+    for size_bytes in (GIB, 2 * GIB + 1, (1 << 30) * CHUNK_SIZE + 512):
         with pytest.raises(exception.InvalidError):
             store.resize(made.id, size_bytes)
     assert store.get(made.id).record.size_bytes == 2 * GIB
