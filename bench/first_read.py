@@ -37,7 +37,7 @@ from testbed.fixtures.throttled_origin import ThrottledOrigin
 from testbed.origin_server import OriginServer
 
 LINK_BYTES_PER_S = 40e6 / 8
-SIZES_GIB = (4, 64)
+SIZES_GIB = (4, 16)
 TARGET_S = 1.0
 _TIMES_PER_GIB = 16
 """Of the 1,024 chunks that lie one after the other."""
@@ -102,7 +102,7 @@ def main() -> int:
     parser = comparison.arguments(__doc__ or "")
     parser.add_argument(
         "--gib", type=int, nargs="+", default=list(SIZES_GIB),
-        help="sizes of the images (default: 4 64)",
+        help="sizes of the images (default: 4 16)",
     )  # fmt: skip
     options = parser.parse_args()
     rows: list[Row] = []

@@ -432,6 +432,7 @@ mod tests {
         registry.register_collector(Box::new(runtime));
         let pages = crate::observe::page_metrics::PageCollector(Arc::default());
         registry.register_collector(Box::new(pages));
+        let _fetches = crate::observe::page_metrics::PageFetchMetrics::new(&mut registry);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         text
