@@ -13,6 +13,7 @@ __all__ = [
     "DiskBuilder",
     "ImageBuilder",
     "Manifest",
+    "MovedPack",
     "PackHeader",
     "PackWriter",
     "PagedManifest",
@@ -972,6 +973,74 @@ class PackHeader:
         """
 
 @final
+class MovedPack:
+    """Places of the chunks that a compaction has copied out of a pack: ``moved/<pack>``."""
+
+    @staticmethod
+    def size_of(header: bytes) -> int:
+        """Return the bytes of the whole object that begins with these 64.
+
+        :raises DataPlaneError: kind ``corrupt`` when there is no such object, ``unsupported`` when
+            a newer release wrote it.
+        """
+
+    @staticmethod
+    def parse(pack_id: bytes, content: Buffer) -> MovedPack:
+        """Read the object of a pack.
+
+        :raises DataPlaneError: as :meth:`size_of`; also when it is of another pack.
+        """
+
+    @staticmethod
+    def build(
+        pack_id: bytes,
+        pack_class: str,
+        chunk_size: int,
+        table: ChunkRecords,
+        copies: Sequence[tuple[bytes, ChunkRecords, Sequence[tuple[int, int]]]],
+    ) -> MovedPack:
+        """Make the object of a pack whose chunks were copied.
+
+        :param table: of the pack.
+        :param copies: of each pack that has copies: its id, its table, and of each copy the
+            position in ``table`` and the one in that table.
+        :raises DataPlaneError: kind ``invalid`` when a copy is not the same chunk.
+        """
+
+    def to_bytes(self) -> bytes:
+        """Return the object's content."""
+
+    def __len__(self) -> int:
+        """Return the number of copies."""
+
+    @property
+    def pack_id(self) -> bytes:
+        """Id of the pack whose chunks were copied."""
+
+    @property
+    def pack_class(self) -> str:
+        """Its class, ``image`` or ``volume``, which is that of the packs with the copies."""
+
+    def targets(self) -> list[bytes]:
+        """Return the ids of the packs that have the copies."""
+
+    def find(self, offset: int, stored_size: int) -> tuple[bytes, int, int, str] | None:
+        """Return (pack id, offset, stored bytes, codec) of the copy of a chunk; None: it has none.
+
+        :param offset: of the chunk in the pack, bytes.
+        :param stored_size: of the chunk there, bytes.
+        """
+
+    def follow(
+        self, runs: Sequence[tuple[int, int]]
+    ) -> tuple[list[tuple[bytes, list[tuple[int, int]]]], list[tuple[int, int]]]:
+        """Return where runs of whole chunks are copied to, and those that have no copy.
+
+        :param runs: of bytes in the pack; each a first one and the first after it.
+        :returns: id and runs of each pack with copies; runs of this pack.
+        """
+
+@final
 class DigestIndex:
     """The digests of any number of packs, 38 to 44 bytes of memory each. Thread-safe."""
 
@@ -1327,6 +1396,18 @@ class SpaceAccount:
 
     def add_paged(self, owner: int, manifest: PagedManifest) -> None:
         """Add what a manifest of version 2 and its bases need; their summaries are read."""
+
+    def move_pack(self, moved: MovedPack) -> None:
+        """Note that what is needed of a pack is needed of those that have its copies.
+
+        What has no copy is still needed of the pack itself.
+        """
+
+    def live_runs(self) -> list[tuple[bytes, list[tuple[int, int]]]]:
+        """Return the id of each pack and the runs of its bytes that somebody needs, ascending.
+
+        A run is a first byte and the first after it; runs do not touch.
+        """
 
     def totals(self) -> tuple[list[tuple[bytes, int]], dict[int, tuple[int, int]]]:
         """Return what was added, summed up.

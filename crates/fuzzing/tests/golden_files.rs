@@ -6,8 +6,8 @@ use std::path::Path;
 
 use acstor_fuzzing::mutations::Mutations;
 use acstor_fuzzing::{
-    fuse_requests, manifest, manifest_pages, nbd_protocol, nbd_server, pack_header, pack_table,
-    peer_client, peer_frames, peer_server, ring, store_records, stored_chunk,
+    fuse_requests, manifest, manifest_pages, moved_pack, nbd_protocol, nbd_server, pack_header,
+    pack_table, peer_client, peer_frames, peer_server, ring, store_records, stored_chunk,
 };
 
 /// Inputs of a decoder, and of what opens a connection or files for each.
@@ -70,6 +70,11 @@ fn an_nbd_server_ends_every_connection() {
 #[test]
 fn pack_headers_are_parsed_or_refused() {
     use_all(golden(&["pack-"]), MANY, pack_header::run);
+}
+
+#[test]
+fn lists_of_moved_chunks_are_parsed_or_refused() {
+    use_all(golden(&["moved-pack-v1"]), MANY, moved_pack::run);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod compression;
 mod decompression;
 mod header;
 mod layout;
+mod moved_pack;
 mod pack_error;
 mod runs;
 mod stored_form;
@@ -24,6 +25,9 @@ pub use compression::{ChunkCompressor, CompressionPolicy, ZstdLevel};
 pub use decompression::ChunkDecompressor;
 pub use header::{PACK_VERSION, PackHeader};
 pub use layout::{PackLayout, SealedLayout};
+pub use moved_pack::{
+    MOVED_PACK_VERSION, MOVED_TARGETS_MAX, MovedChunk, MovedPack, MovedPackError, TargetRuns,
+};
 pub use pack_error::PackError;
 pub use runs::{GAP_BYTES_MAX, GAP_DIVISOR, PlannedRun, Run, plan_runs};
 pub use stored_form::{StoredForm, compressed_len_max, is_possible_len};

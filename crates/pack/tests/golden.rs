@@ -8,7 +8,10 @@ mod support;
 
 use std::path::PathBuf;
 
-use acstor_pack::{ChunkDecompressor, PACK_VERSION, PackBuilder, PackHeader, PackTable};
+use acstor_pack::{
+    ChunkDecompressor, MOVED_PACK_VERSION, MovedPack, PACK_VERSION, PackBuilder, PackHeader,
+    PackTable,
+};
 use acstor_types::{Codec, Digest, PackClass, StoredChunk};
 use bytes::Bytes;
 use serde_json::Value;
@@ -85,4 +88,25 @@ fn pack_version_2_is_laid_out_again() {
     let pack = builder.seal().unwrap().unwrap();
     assert_eq!(pack.parts.concat(), bytes);
     assert_eq!(pack.id.0.to_string(), expected["id"]);
+}
+
+#[test]
+fn moved_pack_version_1_requires_update() {
+    assert_eq!(MOVED_PACK_VERSION, 1);
+    let bytes = golden("moved-pack-v1.bin");
+    let said: Value = serde_json::from_slice(&golden("moved-pack-v1.json")).unwrap();
+    let id: acstor_types::PackId =
+        said["pack"].as_str().unwrap().parse().map(acstor_types::PackId).unwrap();
+    let moved = MovedPack::parse(&id, &bytes).unwrap();
+    assert_eq!(MovedPack::size_of(&bytes), Ok(bytes.len() as u64));
+    assert_eq!((moved.pack(), moved.class()), (id, PackClass::Image));
+    assert_eq!(moved.chunks().len(), said["chunks"].as_array().unwrap().len());
+    for chunk in said["chunks"].as_array().unwrap() {
+        let number = |name: &str| u32::try_from(chunk[name].as_u64().unwrap()).unwrap();
+        let (pack, found) = moved.find(number("from"), number("from_size")).unwrap();
+        assert_eq!(pack.0.to_string(), chunk["target"]);
+        assert_eq!(found.offset, number("offset"));
+        assert_eq!((found.stored_len, found.crc), (number("stored_size"), number("crc")));
+    }
+    assert_eq!(moved.encode(), bytes);
 }

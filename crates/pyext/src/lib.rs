@@ -26,10 +26,10 @@ mod _dataplane {
     use crate::mounts::{mount_images, set_read_ahead, unmount_images};
     #[pymodule_export]
     use crate::repository::{
-        ChunkRecords, DigestIndex, DiskBuilder, ImageBuilder, Manifest, PackHeader, PackWriter,
-        PagedManifest, Scan, SpaceAccount, StoredChunkIndex, StoredChunks, compress_chunks, digest,
-        pack_header, pack_id, parse_pack_header, rewrite_chunks, scan_buffer, scan_file,
-        unsound_chunks,
+        ChunkRecords, DigestIndex, DiskBuilder, ImageBuilder, Manifest, MovedPack, PackHeader,
+        PackWriter, PagedManifest, Scan, SpaceAccount, StoredChunkIndex, StoredChunks,
+        compress_chunks, digest, pack_header, pack_id, parse_pack_header, rewrite_chunks,
+        scan_buffer, scan_file, unsound_chunks,
     };
     #[pymodule_export]
     use crate::ring::{PyRing, PyRingHost, build_ring, recommended_vnode_count};

@@ -85,6 +85,15 @@ impl OriginSource for PythonOrigin {
     fn read_manifest(&self, name: &Digest, range: &mut OriginRange) -> Result<(), OriginError> {
         self.read_object("manifests", &name.to_string(), range.offset, &mut range.buffer)
     }
+
+    fn read_moved(
+        &self,
+        pack: &PackId,
+        offset: u64,
+        buffer: &mut BytesMut,
+    ) -> Result<(), OriginError> {
+        self.read_object("moved", &pack.0.to_string(), offset, buffer)
+    }
 }
 
 /// One call of `readinto` on the buffer from `done` on.

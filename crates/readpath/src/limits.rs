@@ -60,6 +60,12 @@ pub const PREFETCH_PERMITS_DIVISOR: usize = 2;
 pub const PEERS_TRACKED_MAX: usize = 16_384;
 /// Most chunks that wait for a thread of the origin pool; more are refused as overload.
 pub const ORIGIN_QUEUE_MAX: usize = 65_536;
+/// Times in a row that the chunks of a pack may have been moved: as often as a compaction moves them
+/// (`HOPS_MAX` of `acstor/repository/moved_packs.py`).
+pub const MOVED_HOPS_MAX: u32 = 3;
+/// Memory for what is known of packs that were moved, bytes: 25 KB for a pack of 64 MiB, so that of some
+/// hundred packs is kept. The one that is needed now is, whatever its size.
+pub const MOVED_PACKS_BYTES_MAX: usize = 16 << 20;
 /// Most requests of peers answered at a time.
 pub const SERVE_INFLIGHT_MAX: usize = 1 << 20;
 /// Sequential streams followed per disk.

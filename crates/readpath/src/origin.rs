@@ -1,5 +1,6 @@
 //! The seam to the origin.
 
+pub(crate) mod moved_packs;
 pub(crate) mod origin_health;
 pub(crate) mod origin_lanes;
 pub(crate) mod origin_pool;
@@ -45,6 +46,14 @@ pub enum OriginError {
         /// First byte after the range.
         end: u64,
     },
+    /// The list of a pack's moved chunks is damaged, or of a later release.
+    #[error("pack {pack} was moved, and where to is not readable: {cause}")]
+    DamagedMove {
+        /// The pack.
+        pack: String,
+        /// The defect.
+        cause: String,
+    },
     /// The origin cannot be reached or fails; it may answer later.
     #[error("the origin does not answer for pack {pack}: {cause}")]
     Unavailable {
@@ -66,7 +75,7 @@ impl OriginError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             OriginError::NotFound { .. } => ErrorKind::NotFound,
-            OriginError::ShortRead { .. } => ErrorKind::Corrupt,
+            OriginError::ShortRead { .. } | OriginError::DamagedMove { .. } => ErrorKind::Corrupt,
             OriginError::Unavailable { .. } => ErrorKind::Unavailable,
             OriginError::Overloaded(_) => ErrorKind::Overloaded,
             OriginError::Internal(_) => ErrorKind::Internal,
@@ -94,4 +103,18 @@ pub trait OriginSource: Send + Sync + 'static {
     /// [`OriginError`], which names the manifest as it would a pack; the buffer's content is then undefined
     /// and is thrown away.
     fn read_manifest(&self, name: &Digest, range: &mut OriginRange) -> Result<(), OriginError>;
+
+    /// Fills `buffer` with the bytes at `offset` of the object that says where the chunks of a pack
+    /// were moved to, `moved/<pack>`.
+    ///
+    /// # Errors
+    /// [`OriginError::NotFound`] when there is none, as in an origin that nobody compacts.
+    fn read_moved(
+        &self,
+        pack: &PackId,
+        _offset: u64,
+        _buffer: &mut BytesMut,
+    ) -> Result<(), OriginError> {
+        Err(OriginError::NotFound { pack: pack.0.to_string() })
+    }
 }

@@ -10,6 +10,7 @@ use pyo3::types::PyBytes;
 use rayon::prelude::*;
 
 use super::manifest::Manifest;
+use super::moved_pack::{MovedPack, py_runs};
 use super::paged_manifest::PagedManifest;
 
 /// Bytes of a pack that an owner needs.
@@ -32,6 +33,8 @@ struct Uses {
 pub(super) type PackRuns = (PackId, Vec<Range<u32>>);
 /// A pack, and the bytes of it that anybody needs.
 type PyLive<'py> = (Bound<'py, PyBytes>, u64);
+/// A pack, and the runs of it that anybody needs.
+type PyLiveRuns<'py> = (Bound<'py, PyBytes>, Vec<(u32, u32)>);
 
 /// Account of who needs which stored bytes. Owners are numbers, from 0.
 #[pyclass(frozen, module = "acstor._dataplane")]
@@ -56,6 +59,19 @@ impl SpaceAccount {
         Ok(py.detach(|| manifest.runs().map(|runs| self.add(owner, runs)))?)
     }
 
+    /// Notes that what is needed of a pack is needed of those that have its copies, as far as there
+    /// are copies.
+    fn move_pack(&self, py: Python<'_>, moved: &MovedPack) {
+        py.detach(|| self.uses.lock().move_pack(&moved.moved));
+    }
+
+    /// Returns the runs of each pack that somebody needs, in order; those that touch are one.
+    fn live_runs<'py>(&self, py: Python<'py>) -> Vec<PyLiveRuns<'py>> {
+        let live = py.detach(|| self.uses.lock().live_runs());
+        let of_pack = |(pack, runs): PackRuns| (PyBytes::new(py, pack.0.as_bytes()), py_runs(runs));
+        live.into_iter().map(of_pack).collect()
+    }
+
     /// Returns the bytes of each pack that somebody needs, and by owner those that it needs and
     /// those that it alone does.
     fn totals<'py>(&self, py: Python<'py>) -> (Vec<PyLive<'py>>, HashMap<u32, (u64, u64)>) {
@@ -69,15 +85,7 @@ impl SpaceAccount {
 impl SpaceAccount {
     fn add(&self, owner: u32, packs: Vec<PackRuns>) {
         let mut uses = self.uses.lock();
-        let Uses { numbers, packs: known, uses } = &mut *uses;
-        for (id, runs) in packs {
-            let pack = *numbers.entry(id).or_insert_with(|| {
-                known.push(id);
-                known.len() as u32 - 1
-            });
-            let of_run = |run: Range<u32>| Use { pack, owner, start: run.start, end: run.end };
-            uses.extend(runs.into_iter().map(of_run));
-        }
+        packs.into_iter().for_each(|(pack, runs)| uses.add(pack, owner, runs));
     }
 }
 
@@ -85,6 +93,46 @@ impl SpaceAccount {
 type Owners = HashMap<u32, (u64, u64)>;
 
 impl Uses {
+    fn add(&mut self, id: PackId, owner: u32, runs: Vec<Range<u32>>) {
+        let pack = *self.numbers.entry(id).or_insert_with(|| {
+            self.packs.push(id);
+            self.packs.len() as u32 - 1
+        });
+        let of_run = |run: Range<u32>| Use { pack, owner, start: run.start, end: run.end };
+        self.uses.extend(runs.into_iter().map(of_run));
+    }
+
+    fn move_pack(&mut self, moved: &acstor_pack::MovedPack) {
+        let Some(number) = self.numbers.get(&moved.pack()).copied() else { return };
+        let mut by_owner: HashMap<u32, Vec<Range<u32>>> = HashMap::new();
+        self.uses.retain(|one| {
+            if one.pack == number {
+                by_owner.entry(one.owner).or_default().push(one.start..one.end);
+            }
+            one.pack != number
+        });
+        for (owner, runs) in by_owner {
+            let (found, left) = moved.follow(&runs);
+            found.into_iter().for_each(|(pack, runs)| self.add(pack, owner, runs));
+            self.add(moved.pack(), owner, left);
+        }
+    }
+
+    fn live_runs(&mut self) -> Vec<PackRuns> {
+        self.uses.par_sort_unstable_by_key(|one| (one.pack, one.start));
+        let of_pack = |uses: &[Use]| {
+            let mut runs: Vec<Range<u32>> = Vec::new();
+            for one in uses {
+                match runs.last_mut() {
+                    Some(last) if one.start <= last.end => last.end = last.end.max(one.end),
+                    _ => runs.push(one.start..one.end),
+                }
+            }
+            (self.packs[uses[0].pack as usize], runs)
+        };
+        self.uses.chunk_by(|one, other| one.pack == other.pack).map(of_pack).collect()
+    }
+
     fn totals(&mut self) -> (Vec<(PackId, u64)>, Owners) {
         self.uses.par_sort_unstable();
         self.uses.dedup_by(|next, last| {
@@ -160,6 +208,47 @@ mod tests {
         let uses = [(0, 0, 0, 30), (0, 1, 10, 20), (0, 2, 15, 40), (3, 1, 5, 6)];
         let expected = Owners::from([(0, (30, 10)), (1, (11, 1)), (2, (25, 10))]);
         assert_eq!(account(&uses), (vec![40, 1], expected));
+    }
+
+    fn pack(number: u32) -> PackId {
+        PackId(acstor_types::Digest::of(&number.to_le_bytes()))
+    }
+
+    #[test]
+    fn live_runs_are_those_of_all_owners() {
+        let mut all = Uses::default();
+        all.add(pack(1), 0, vec![4096..8192, 20_000..20_001]);
+        all.add(pack(1), 1, vec![8192..9000, 5000..6000]);
+        assert_eq!(all.live_runs(), vec![(pack(1), vec![4096..9000, 20_000..20_001])]);
+    }
+
+    #[test]
+    fn moved_bytes_are_needed_where_they_are_now() {
+        let chunk = |from| acstor_pack::MovedChunk {
+            from,
+            from_len: 4096,
+            target: 0,
+            offset: from,
+            stored_len: 100,
+            codec: acstor_types::Codec::Lz4,
+            crc: 0,
+        };
+        let size = acstor_types::ChunkSize::new(4096).unwrap();
+        let class = acstor_types::PackClass::Image;
+        let chunks = vec![chunk(4096), chunk(8192)];
+        let moved =
+            acstor_pack::MovedPack::new(pack(1), class, size, vec![pack(2)], chunks).unwrap();
+        let mut all = Uses::default();
+        all.add(pack(1), 7, vec![4096..12_288]);
+        all.add(pack(1), 8, vec![8192..16_384]);
+        all.add(pack(3), 8, vec![4096..5000]);
+        all.move_pack(&moved);
+        let (mut live, owners) = all.totals();
+        live.sort_unstable();
+        let mut expected = vec![(pack(1), 4096), (pack(2), 200), (pack(3), 904)];
+        expected.sort_unstable();
+        assert_eq!(live, expected);
+        assert_eq!(owners, Owners::from([(7, (200, 100)), (8, (5100, 5000))]));
     }
 
     #[test]

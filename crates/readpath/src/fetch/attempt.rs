@@ -261,7 +261,9 @@ impl Sources {
         match failure {
             OriginFailure::Source(error) => AttemptFailure::Origin(match error {
                 OriginError::NotFound { .. } => FlightFailure::Missing,
-                OriginError::ShortRead { .. } => FlightFailure::Corrupt,
+                OriginError::ShortRead { .. } | OriginError::DamagedMove { .. } => {
+                    FlightFailure::Corrupt
+                }
                 OriginError::Overloaded(_) => FlightFailure::Overloaded,
                 OriginError::Unavailable { .. } | OriginError::Internal(_) => {
                     FlightFailure::Unavailable

@@ -350,7 +350,9 @@ impl Metrics {
         let outcome = match &result.error {
             None => OriginCall::Ok,
             Some(OriginError::NotFound { .. }) => OriginCall::NotFound,
-            Some(OriginError::ShortRead { .. }) => OriginCall::Damaged,
+            Some(OriginError::ShortRead { .. } | OriginError::DamagedMove { .. }) => {
+                OriginCall::Damaged
+            }
             Some(OriginError::Unavailable { .. }) => OriginCall::Unavailable,
             Some(OriginError::Overloaded(_)) => OriginCall::Overloaded,
             Some(OriginError::Internal(_)) => OriginCall::Internal,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use acstor_pack::ChunkDecompressor;
-use acstor_types::Digest;
+use acstor_types::{Digest, PackId};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::fetch::sources::Want;
 use crate::observe::metrics::Metrics;
+use crate::origin::moved_packs::{MovedPacks, MovedRun};
 use crate::origin::origin_queue::{
     Lane, OriginAnswer, OriginFailure, OriginMiss, OriginQueue, OriginRun, RunPart,
 };
@@ -114,14 +115,15 @@ pub(crate) fn start_threads(
     late_sink: &LateSink,
     threads: usize,
 ) -> Result<(), ReadPathError> {
+    let moved = Arc::new(MovedPacks::new(queue.run_bytes_max()));
     for number in 0..workers(threads) {
-        let (queue, source) = (queue.clone(), source.clone());
+        let (queue, source, moved) = (queue.clone(), source.clone(), moved.clone());
         let (metrics, late_sink) = (metrics.clone(), late_sink.clone());
         let work = move || {
             let mut decompressor = ChunkDecompressor::new();
             while let Some(run) = queue.wait_run() {
                 let started = Instant::now();
-                let result = read_run(&*source, &run, &mut decompressor);
+                let result = read_run(&*source, &moved, &run, &mut decompressor);
                 finish_run(&queue, &metrics, &late_sink, &run, result, started);
             }
         };
@@ -148,25 +150,69 @@ pub(crate) struct RunResult {
 /// Calls the source for a run and verifies every chunk.
 ///
 /// A run that fails because the pack is damaged is read again chunk by chunk, so that a damaged
-/// chunk takes no neighbour with it.
+/// chunk takes no neighbour with it. One whose pack is missing is read where a compaction has put it.
 pub(crate) fn read_run(
     source: &dyn OriginSource,
+    moved: &MovedPacks,
     run: &OriginRun,
     decompressor: &mut ChunkDecompressor,
 ) -> RunResult {
-    let (answers, error) = read_parts(source, run, &run.parts, decompressor);
-    let is_damaged = matches!(error, Some(OriginError::ShortRead { .. }));
-    if !is_damaged || run.parts.len() == 1 {
-        return RunResult { answers, error, calls: 1 };
+    let mut reading = Reading { source, moved, decompressor, error: None, calls: 0 };
+    let answers = reading.read(&run.pack, &run.parts, limits::MOVED_HOPS_MAX);
+    RunResult { answers, error: reading.error, calls: reading.calls }
+}
+
+/// The reading of one run.
+struct Reading<'a> {
+    source: &'a dyn OriginSource,
+    moved: &'a MovedPacks,
+    decompressor: &'a mut ChunkDecompressor,
+    error: Option<OriginError>,
+    calls: u64,
+}
+
+impl Reading<'_> {
+    /// Reads parts of a pack, which may have been moved up to `hops` times.
+    fn read(&mut self, pack: &PackId, parts: &[RunPart], hops: u32) -> Vec<OriginAnswer> {
+        if hops > 0
+            && let Some(runs) = self.moved.known(pack, parts)
+        {
+            return self.read_moved(&runs, hops - 1);
+        }
+        self.calls += 1;
+        let error = match read_parts(self.source, pack, parts, self.decompressor) {
+            Ok(answers) => return answers,
+            Err(error) => error,
+        };
+        let is_several = parts.len() > 1;
+        match &error {
+            OriginError::ShortRead { .. } if is_several => self.read_singly(pack, parts, hops),
+            OriginError::NotFound { .. } if hops > 0 => {
+                match self.moved.look_up(self.source, pack, parts) {
+                    Ok(Some(runs)) => self.read_moved(&runs, hops - 1),
+                    // Some of them may have been moved all the same.
+                    Ok(None) if is_several => self.read_singly(pack, parts, hops),
+                    Ok(None) => self.fail(error, parts),
+                    Err(other) => self.fail(other, parts),
+                }
+            }
+            _ => self.fail(error, parts),
+        }
     }
-    let mut result = RunResult { answers: Vec::new(), error: None, calls: 1 };
-    for part in &run.parts {
-        let (answers, error) = read_parts(source, run, std::slice::from_ref(part), decompressor);
-        result.answers.extend(answers);
-        result.error = error.or(result.error);
-        result.calls += 1;
+
+    fn read_singly(&mut self, pack: &PackId, parts: &[RunPart], hops: u32) -> Vec<OriginAnswer> {
+        parts.iter().flat_map(|part| self.read(pack, std::slice::from_ref(part), hops)).collect()
     }
-    result
+
+    fn read_moved(&mut self, runs: &[MovedRun], hops: u32) -> Vec<OriginAnswer> {
+        runs.iter().flat_map(|(pack, parts)| self.read(pack, parts, hops)).collect()
+    }
+
+    fn fail(&mut self, error: OriginError, parts: &[RunPart]) -> Vec<OriginAnswer> {
+        let answer = Err(OriginFailure::Source(error.clone()));
+        self.error = Some(error);
+        vec![answer; parts.len()]
+    }
 }
 
 /// The ranges of parts, and between them those of the gaps.
@@ -202,28 +248,20 @@ impl Ranges {
 
 fn read_parts(
     source: &dyn OriginSource,
-    run: &OriginRun,
+    pack: &PackId,
     parts: &[RunPart],
     decompressor: &mut ChunkDecompressor,
-) -> (Vec<OriginAnswer>, Option<OriginError>) {
+) -> Result<Vec<OriginAnswer>, OriginError> {
     let mut read = Ranges::of(parts);
     // A driver's panic must not take a worker with it: the pool would shrink unnoticed.
-    let call = catch_unwind(AssertUnwindSafe(|| source.read(&run.pack, &mut read.ranges)));
-    let outcome = call.unwrap_or_else(|_| Err(OriginError::Internal("it panicked".to_owned())));
-    match outcome {
-        Ok(()) => {
-            let decode = |(range, part): (OriginRange, &RunPart)| {
-                let RunPart { digest, place, len } = part;
-                let chunk = place.decode(digest, range.buffer, *len, decompressor);
-                chunk.ok_or(OriginFailure::Corrupt)
-            };
-            (read.into_parts().zip(parts).map(decode).collect(), None)
-        }
-        Err(error) => {
-            let answer = Err(OriginFailure::Source(error.clone()));
-            (vec![answer; parts.len()], Some(error))
-        }
-    }
+    let call = catch_unwind(AssertUnwindSafe(|| source.read(pack, &mut read.ranges)));
+    call.unwrap_or_else(|_| Err(OriginError::Internal("it panicked".to_owned())))?;
+    let decode = |(range, part): (OriginRange, &RunPart)| {
+        let RunPart { digest, place, len } = part;
+        let chunk = place.decode(digest, range.buffer, *len, decompressor);
+        chunk.ok_or(OriginFailure::Corrupt)
+    };
+    Ok(read.into_parts().zip(parts).map(decode).collect())
 }
 
 /// Counts a run, tells the breaker and hands the answers out.

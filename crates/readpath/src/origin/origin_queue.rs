@@ -466,6 +466,11 @@ impl OriginQueue {
         self.state.lock().underway.contains_key(&(*digest, place))
     }
 
+    /// Most bytes of one call.
+    pub(crate) fn run_bytes_max(&self) -> usize {
+        self.run_max_bytes
+    }
+
     /// Returns the number of chunks that wait.
     pub(crate) fn depth(&self) -> usize {
         self.state.lock().entries.len()

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use acstor_types::{Digest, PackId};
+use bytes::BytesMut;
 use parking_lot::Mutex;
 
 use crate::{OriginError, OriginRange, OriginSource};
@@ -24,6 +25,7 @@ const VECTORS_MAX: usize = 1024;
 pub struct PosixPackReader {
     packs: PathBuf,
     manifests: PathBuf,
+    moved: PathBuf,
     open: Mutex<OpenPacks>,
 }
 
@@ -41,6 +43,7 @@ impl PosixPackReader {
         PosixPackReader {
             packs: root.join("packs"),
             manifests: root.join("manifests"),
+            moved: root.join("moved"),
             open: Mutex::default(),
         }
     }
@@ -53,6 +56,11 @@ impl PosixPackReader {
     /// Path of a manifest.
     pub fn manifest_path(&self, name: &Digest) -> PathBuf {
         path_in(&self.manifests, name)
+    }
+
+    /// Path of the object that says where the chunks of a pack were moved to.
+    pub fn moved_path(&self, pack: &PackId) -> PathBuf {
+        path_in(&self.moved, &pack.0)
     }
 
     fn file(&self, pack: &PackId) -> Result<Arc<File>, OriginError> {
@@ -145,6 +153,19 @@ impl OriginSource for PosixPackReader {
         let end = range.offset + range.buffer.len() as u64;
         let read = file.read_exact_at(&mut range.buffer, range.offset);
         read.map_err(|error| read_error(name, end, &error))
+    }
+
+    fn read_moved(
+        &self,
+        pack: &PackId,
+        offset: u64,
+        buffer: &mut BytesMut,
+    ) -> Result<(), OriginError> {
+        // An origin that nobody compacts has no folder of these.
+        let file = File::open(self.moved_path(pack));
+        let file = file.map_err(|error| open_error(&self.packs, &pack.0, &error))?;
+        let end = offset + buffer.len() as u64;
+        file.read_exact_at(buffer, offset).map_err(|error| read_error(&pack.0, end, &error))
     }
 }
 
@@ -244,6 +265,25 @@ mod tests {
         let (_root, reader) = origin(1, &[1; 100]);
         let error = reader.read(&pack(7), &mut [OriginRange::new(0, 1)]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn test_read_moved_reads_beside_the_packs() {
+        let (root, reader) = origin(1, &[1; 100]);
+        let mut buffer = BytesMut::zeroed(3);
+        let error = reader.read_moved(&pack(0), 0, &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let path = reader.moved_path(&pack(0));
+        assert!(path.starts_with(root.path().join("moved")));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, b"moved").unwrap();
+        reader.read_moved(&pack(0), 2, &mut buffer).unwrap();
+        assert_eq!(buffer[..], b"ved"[..]);
+        let error = reader.read_moved(&pack(0), 3, &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        let reader = PosixPackReader::new("/nonexistent/origin");
+        let error = reader.read_moved(&pack(0), 0, &mut buffer).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
     }
 
     #[test]

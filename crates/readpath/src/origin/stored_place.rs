@@ -1,6 +1,6 @@
 //! A chunk in the origin: its place, and the form of its bytes there.
 
-use acstor_pack::{ChunkDecompressor, Run};
+use acstor_pack::{ChunkDecompressor, MovedChunk, Run};
 use acstor_types::{ChunkLocation, ChunkSize, Codec, Digest, PackId, StoredChunk};
 use bytes::{Bytes, BytesMut};
 
@@ -27,6 +27,16 @@ impl StoredPlace {
 
     /// A chunk of a manifest of format 2.
     pub(crate) fn of(pack: PackId, chunk: &StoredChunk) -> StoredPlace {
+        StoredPlace {
+            location: ChunkLocation { pack, offset: chunk.offset },
+            stored_len: chunk.stored_len,
+            codec: chunk.codec,
+            crc: Some(chunk.crc),
+        }
+    }
+
+    /// The copy of a chunk that a compaction has made.
+    pub(crate) fn moved(pack: PackId, chunk: &MovedChunk) -> StoredPlace {
         StoredPlace {
             location: ChunkLocation { pack, offset: chunk.offset },
             stored_len: chunk.stored_len,

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::link::Link;
 use super::network::NetworkPort;
 use crate::observe::metrics::Metrics;
+use crate::origin::moved_packs::MovedPacks;
 use crate::origin::origin_pool::{LateSink, finish_run, read_run, workers};
 use crate::origin::origin_queue::OriginQueue;
 use crate::{OriginError, OriginRange, OriginSource};
@@ -187,9 +188,10 @@ impl TestOrigin {
         port: NetworkPort,
     ) {
         let port = Arc::new(port);
+        let moved = Arc::new(MovedPacks::new(queue.run_bytes_max()));
         for _ in 0..workers(threads) {
             let port = port.clone();
-            let (origin, queue) = (self.clone(), queue.clone());
+            let (origin, queue, moved) = (self.clone(), queue.clone(), moved.clone());
             let (metrics, late_sink) = (metrics.clone(), late_sink.clone());
             tokio::spawn(async move {
                 let mut decompressor = ChunkDecompressor::new();
@@ -212,7 +214,7 @@ impl TestOrigin {
                     let mut hung = origin.hung.subscribe();
                     let _ = hung.wait_for(|hung| !hung.contains(&run.pack)).await;
                     origin.stuck.fetch_sub(1, Ordering::Relaxed);
-                    let result = read_run(&*origin, &run, &mut decompressor);
+                    let result = read_run(&*origin, &moved, &run, &mut decompressor);
                     finish_run(&queue, &metrics, &late_sink, &run, result, started);
                 }
             });
