@@ -24,6 +24,7 @@ from acstor.cluster.member import Member
 from acstor.cluster.ring.departure import remove_host
 from acstor.control.client import AdminClient
 from acstor.native import RingHost
+from acstor.repository.gc.compaction_record import forget_compaction
 from acstor.repository.images.usage import forget_usage
 from acstor.telemetry import host_state_details
 
@@ -261,6 +262,7 @@ class ForgetHost(command.Command):
             is_known = [
                 in_ring is not None,
                 forget_usage(origin, name),
+                forget_compaction(origin, name),
                 forget_desired_state(origin, name),
             ]
             # Nobody waits for it any more as for one that is only silent.

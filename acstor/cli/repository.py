@@ -13,6 +13,7 @@ from acstor.repository.gc.garbage import Collector
 from acstor.repository.gc.remembered_packs import remembered
 from acstor.repository.repository import (
     CHUNK_SIZE_DEFAULT,
+    COMPRESSED_VERSION,
     FORMAT_VERSION,
     FORMAT_VERSIONS_MADE,
     Repository,
@@ -121,7 +122,8 @@ def _add_version(parser: argparse.ArgumentParser) -> None:
         choices=FORMAT_VERSIONS_MADE,
         default=FORMAT_VERSION,
         help=f"format version ({FORMAT_VERSION}); {FORMAT_VERSIONS_MADE[0]} while programs of the "
-        "release before run, which do not read images that are stored compressed",
+        "release before run, which do not read images that are stored compressed; "
+        f"{COMPRESSED_VERSION} for packs that are never compacted",
     )
 
 

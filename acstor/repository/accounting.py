@@ -1,7 +1,8 @@
 """Accounting of stored bytes: what packs hold, who needs it, alone or not, and what nobody does.
 
-Packs only: log objects of volumes, which folds remove, and manifests are not counted. What changes
-meanwhile may be counted as before or as after.
+Packs only: log objects of volumes, which folds remove, and manifests are not counted. A chunk that
+was moved is needed where it is now; its pack of before counts as garbage as long as it exists. What
+changes meanwhile may be counted as before or as after.
 """
 
 import dataclasses
@@ -10,7 +11,7 @@ from typing import Generic, TypeVar
 
 from acstor import exception, native
 from acstor.origin.base import ObjectStore
-from acstor.repository import layout, pack_reader
+from acstor.repository import layout, moved_packs, pack_reader
 from acstor.repository.repository import Repository
 from acstor.repository.subjects import UNREADABLE, Subject, Subjects
 
@@ -75,6 +76,13 @@ def account_owners(repository: Repository, owner_of: Callable[[Subject], Owner])
             _add(subjects, subject, numbers.setdefault(owner_of(subject), len(numbers)), runs)
         except UNREADABLE:
             space.unreadable.append(subject)
+    moved = moved_packs.follow(
+        dict(runs.live_runs()),
+        lambda pack: moved_packs.find_moved(repository.origin, pack),
+        sizes.__contains__,
+    )
+    for move in moved.moves:
+        runs.move_pack(move)
     live, sums = runs.totals()
     for owner, number in numbers.items():
         if number in sums:

@@ -10,8 +10,11 @@ FORMAT_REF = "format"
 """Ref that an upgrade writes before it stores the object of that name anew."""
 PACK_PREFIX = "packs/"
 MANIFEST_PREFIX = "manifests/"
+MOVED_PREFIX = "moved/"
+"""Folder of what says where the chunks of packs were moved to; controllers alone write there."""
 IMAGE_PREFIX = "images/"
 CONDEMNED_PREFIX = "gc/condemned/"
+COMPACTION_PREFIX = "compactions/"
 VOLUME_PREFIX = "volumes/"
 SNAPSHOT_PREFIX = "snapshots/"
 VOLUME_LOG_PREFIX = "volume-log/"
@@ -24,6 +27,7 @@ DISK_SIZE_MAX = 64 << 40
 """Largest disk, bytes: a limit of manifests of both versions."""
 
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
+_MOVED_SUFFIX = ".moved"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _LOG_KEY = re.compile(VOLUME_LOG_PREFIX + rf"({_UUID})/([0-9a-f]{{8}})/([0-9a-f]{{16}})\Z")
 
@@ -36,6 +40,30 @@ def pack_key(pack: str) -> str:
 def manifest_key(manifest: str) -> str:
     """Return the key of the manifest with that digest, 64 hexadecimal digits."""
     return f"{MANIFEST_PREFIX}{manifest[:2]}/{manifest}"
+
+
+def moved_key(pack: str) -> str:
+    """Return the key of what says where the chunks of a pack were moved to."""
+    return f"{MOVED_PREFIX}{pack[:2]}/{pack}"
+
+
+def moved_name(pack: str) -> str:
+    """Return what the object of :func:`moved_key` is called where names of all objects are meant.
+
+    Its key ends with the name of the pack, which is another object.
+    """
+    return pack + _MOVED_SUFFIX
+
+
+def pack_of_moved_name(name: str) -> str | None:
+    """Return the pack that a name of :func:`moved_name` is of, None when it is none."""
+    pack = name.removesuffix(_MOVED_SUFFIX)
+    return pack if pack != name and _NAME.match(pack) else None
+
+
+def compaction_ref(host: str) -> str:
+    """Return the name of the ref of the compaction that a host does."""
+    return COMPACTION_PREFIX + host
 
 
 def image_ref(image_id: str) -> str:

@@ -216,12 +216,14 @@ def load_index(
 ) -> None:
     """Add every pack that may be relied on, of the index's version.
 
-    That is all but the condemned, those that a host could delete, and those that it does not take.
+    That is all but the condemned, those that were moved, since that frees them, those that a host
+    could delete, and those that it does not take.
 
     Packs that vanish meanwhile or are damaged are left out; chunks in them are stored anew.
     """
     names = {layout.name_of(key) for key in origin.list_protected(layout.PACK_PREFIX)} - {None}
-    usable = names - Tombstones(origin).names()
+    moved = {layout.name_of(key) for key in origin.list(layout.MOVED_PREFIX)}
+    usable = names - Tombstones(origin).names() - moved
     wanted = {bytes.fromhex(name) for name in usable if name}
     known = cache.load(index, wanted) if cache else set()
     for pack, header, found in _read_all(origin, wanted - known, index.version):

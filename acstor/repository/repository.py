@@ -15,7 +15,7 @@ from acstor.repository.images import image_record, signed_record, working_set
 from acstor.repository.images.image_index import ImageIndexWriter
 
 FORMAT_NAME = "acstor-repository"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Version of the repositories that this build makes, unless it is told otherwise.
 
 It must grow when a new kind of ref keeps manifests alive: a garbage collector that does not know
@@ -23,11 +23,12 @@ that kind would delete what it refers to. 2: volumes and snapshots. 3: the refs 
 are where programs of version 2 see none. 4: chunks may have names in a scope (dedup_scope.py),
 which programs of version 3 take for damaged. 5: hosts follow an index of the images
 (images/image_index.py), which programs of version 4 do not write. 6: images have manifests and
-packs of version 2 (disk_formats.py), which programs of version 5 do not read.
+packs of version 2 (disk_formats.py), which programs of version 5 do not read. 7: chunks may have
+been moved to other packs (moved_packs.py), where programs of version 6 do not look for them.
 """
-FORMAT_VERSIONS_MADE = (5, 6)
+FORMAT_VERSIONS_MADE = (5, 6, 7)
 """Versions that this build can make: programs of the release before read the first."""
-FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6)
+FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6, 7)
 """Versions that this build opens."""
 VOLUMES_VERSION = 2
 """First version with volumes; upgrade.py makes one of an older repository."""
@@ -37,6 +38,8 @@ INDEX_VERSION = 5
 """First version with an index of the images, which hosts follow."""
 COMPRESSED_VERSION = 6
 """First version whose new images have manifests and packs of version 2."""
+COMPACTION_VERSION = 7
+"""First version whose packs may be compacted."""
 CHUNK_SIZE_DEFAULT = 64 << 10
 FORMAT_SIZE_MAX = 64 << 10
 
@@ -219,6 +222,23 @@ class Repository:
     def has_compressed_images(self) -> bool:
         """True if new images have manifests and packs of version 2."""
         return self.format.has_compressed_images
+
+    @property
+    def may_be_compacted(self) -> bool:
+        """True if chunks may be moved to other packs."""
+        return self.format.version >= COMPACTION_VERSION
+
+    def check_compaction_allowed(self) -> None:
+        """Refuse compaction where an older release would look for chunks where they were.
+
+        :raises UnsupportedError: when the repository's version is older than compaction.
+        """
+        if not self.may_be_compacted:
+            raise exception.UnsupportedError(
+                f"the repository has format version {self.format.version}, compaction needs "
+                f"{COMPACTION_VERSION}",
+                hint="when every machine runs this release: 'acstor repository upgrade'",
+            )
 
     def check_volumes_allowed(self) -> None:
         """Refuse volumes where an older release might collect what they refer to.

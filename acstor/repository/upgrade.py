@@ -15,6 +15,8 @@ and hosts look for changes as before until their agents begin anew.
 Version 5 to 6 (images in manifests and packs of version 2): nothing else changes; images that are
 there stay as they are, new ones are stored so. Who upgrades to 5 leaves a repository of version 6
 alone, also one that is being upgraded to it at the same time.
+Version 6 to 7 (compaction): nothing else changes until packs are compacted; a data plane that
+opened the repository before does not find what was moved.
 Programs of a release that knows less must not run any more: one that opened the repository before
 goes on, fails at every ref of version 3, and if it is a garbage collector of version 1 it would
 delete what volumes refer to.

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acstor import exception
-from acstor.repository import layout, pack_reader
+from acstor.repository import layout, moved_packs, pack_reader
 from acstor.repository.chunk_indexes import ChunkIndexes
 from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc import claim
 from acstor.repository.gc.condemnation import State, Tombstones
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Repository
+from acstor.repository.sound_copies import SoundCopies
 from acstor.repository.subjects import UNREADABLE, Kind, Subject, Subjects
 from acstor.repository.volumes.log_object import LOG_OBJECT_SIZE_MAX, check_log_object
 from acstor.repository.volumes.log_range import LogRange
@@ -95,6 +96,7 @@ class Verifier:
         self._unsound: dict[bytes, list[int]] = {}
         """Offsets of the damaged chunks of a pack."""
         self._sound = ChunkIndexes(repository.chunk_size)
+        self._copies = SoundCopies(self._origin)
 
     def verify(self, image_ids: Sequence[str] | None = None) -> Report:
         """Re-read every digest of some images, or of the whole repository.
@@ -108,6 +110,7 @@ class Verifier:
         self._report = Report()
         self._reasons, self._unsound = {}, {}
         self._sound = ChunkIndexes(self._repository.chunk_size)
+        self._copies = SoundCopies(self._origin)
         wanted = (
             list(self._subjects.all())
             if image_ids is None
@@ -118,6 +121,7 @@ class Verifier:
         )
         disks = self._load(wanted)
         packs = {pack for loaded in disks.values() for pack in loaded.packs}
+        packs |= self._targets_of(packs)
         needed = frozenset(packs)
         if image_ids is None:
             names = map(layout.name_of, self._origin.list(layout.PACK_PREFIX))
@@ -128,6 +132,8 @@ class Verifier:
                 self._judge_manifest(subject, loaded.manifest)
         self._judge_logs({subject: loaded.disk for subject, loaded in disks.items()})
         self._judge_unneeded(packs - needed)
+        if image_ids is None:
+            self._judge_moves()
         report = self._report
         report.seconds = time.monotonic() - started
         report.megabytes_per_second = report.bytes_read / 1e6 / max(report.seconds, 1e-9)
@@ -170,13 +176,21 @@ class Verifier:
         whose: dict[str, Any] = {subject.kind.value: subject.id}
         self._report.damages.append(Damage(what, **whose, **fields))
 
+    def _targets_of(self, packs: set[bytes]) -> set[bytes]:
+        """Return the packs that have the chunks of those that a compaction has emptied."""
+        targets, reasons = self._copies.targets_of(
+            packs, lambda pack: self._origin.exists(layout.pack_key(pack.hex()))
+        )
+        self._reasons.update(reasons)
+        return targets
+
     def _read_packs(self, packs: Sequence[bytes]) -> None:
         sizes = {}
         for pack in packs:
             try:
                 sizes[pack] = self._origin.size(layout.pack_key(pack.hex()))
             except exception.NotFoundError:
-                self._reasons[pack] = "the pack is missing"
+                self._reasons.setdefault(pack, "the pack is missing")
         self._progress.begin("verifying", sum(sizes.values()))
         with concurrent.futures.ThreadPoolExecutor(READERS, "acstor-verify") as pool:
             jobs = [pool.submit(self._read_pack, pack, size) for pack, size in sizes.items()]
@@ -215,6 +229,7 @@ class Verifier:
             index = self._sound.of_version(found.version)
             if index.takes(found.header):
                 index.add_pack(pack, found.header, found.table, unsound)
+        self._copies.add_pack(found, unsound)
 
     def _judge_manifest(self, subject: Subject, manifest: DiskManifest) -> None:
         try:
@@ -228,7 +243,7 @@ class Verifier:
             return
         for chunk in unsound:
             entry = manifest.entry(chunk)
-            if entry is None:
+            if entry is None or self._copies.has(entry):
                 continue
             reason = self._reasons.get(entry.pack, "the content is not what its digest says")
             self._add(subject, reason, chunk=chunk, pack=entry.pack.hex(), offset=entry.offset)
@@ -297,6 +312,14 @@ class Verifier:
             for offset in self._unsound.get(pack, []):
                 what = "the content is not what its digest says"
                 self._report.damages.append(Damage(what, pack=name, offset=offset))
+
+    def _judge_moves(self) -> None:
+        """Report what says where a pack was moved to and is not readable."""
+        for name in list(moved_packs.list_moved(self._origin)):
+            try:
+                moved_packs.find_moved(self._origin, bytes.fromhex(name))
+            except (exception.CorruptError, exception.UnsupportedError) as error:
+                self._report.damages.append(Damage(error.message, pack=name))
 
 
 def damages_by_image(report: Report) -> dict[str, list[Damage]]:

@@ -4,10 +4,11 @@ Called with the names that an image, a volume or a snapshot refers to, this is t
 of the agreement with garbage collection; RFD 5 has the argument.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from acstor import exception
 from acstor.origin import base
-from acstor.repository import layout
+from acstor.repository import layout, moved_packs
 from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc.condemnation import Tombstones, logs_of_name
 from acstor.repository.volumes.log_range import LogRange
@@ -20,7 +21,8 @@ def claim(origin: base.Origin, manifest: DiskManifest, *, is_of_hosts: bool = Tr
     """Save everything that a manifest refers to from deletion, as far as that is possible.
 
     First the tombstones, then the objects: an object that is there after its tombstone was seen
-    to be absent will not be deleted while an image refers to it.
+    to be absent will not be deleted while an image refers to it. In the place of a pack that is
+    lost, what a compaction has copied of it is claimed, if that is all that the manifest uses.
 
     :param is_of_hosts: whether hosts may have stored parts of it. Else what they have under such a
         name does not count: it would hide that the collector has deleted what was there.
@@ -31,7 +33,56 @@ def claim(origin: base.Origin, manifest: DiskManifest, *, is_of_hosts: bool = Tr
     lost = _rescue(origin, keys)
     is_there = origin.exists if is_of_hosts else origin.is_protected
     lost.update(name for name in keys.keys() - lost if not is_there(keys[name]))
+    return lost - _claim_copies(origin, manifest, lost)
+
+
+def claim_names(
+    origin: base.Origin, keys: Mapping[str, str], *, is_of_hosts: bool = False
+) -> set[str]:
+    """Save objects from deletion, as :func:`claim` does.
+
+    :param keys: by the name of each object (hexadecimal, or of :func:`layout.moved_name`) its key.
+    :param is_of_hosts: whether hosts may have stored one. Else, as of what a compaction makes, what
+        they have under such a name does not count.
+    :returns: names of what is lost.
+    """
+    is_there = origin.exists if is_of_hosts else origin.is_protected
+    tombstones = Tombstones(origin)
+    condemned = tombstones.names()
+    lost = {name for name in keys if name in condemned and not tombstones.rescue(name)}
+    lost.update(name for name in keys.keys() - lost if not is_there(keys[name]))
     return lost
+
+
+def _claim_copies(origin: base.Origin, manifest: DiskManifest, lost: set[bytes]) -> set[bytes]:
+    """Return those of the lost packs in whose place copies of their chunks were claimed."""
+    if not lost or bytes.fromhex(manifest.digest) in lost:
+        return set()
+    try:
+        needed = moved_packs.needed_of(manifest)
+    except exception.NotFoundError:
+        return set()  # a base is gone, too
+    hops = moved_packs.HOPS_MAX
+    return {
+        pack for pack in lost & needed.keys() if _is_pack_claimed(origin, pack, needed[pack], hops)
+    }
+
+
+def _is_pack_claimed(origin: base.Origin, pack: bytes, runs: moved_packs.Runs, hops: int) -> bool:
+    """Claim the copies of the needed bytes of a pack; return whether nothing of them is lost."""
+    moved = moved_packs.find_moved(origin, pack) if hops else None
+    if moved is None:
+        return False
+    found, left = moved.follow(runs)
+    if left:
+        return False
+    name = layout.moved_name(pack.hex())
+    keys = {target.hex(): layout.pack_key(target.hex()) for target, _ in found}
+    lost = claim_names(origin, {**keys, name: layout.moved_key(pack.hex())})
+    return name not in lost and all(
+        target.hex() not in lost or _is_pack_claimed(origin, target, target_runs, hops - 1)
+        for target, target_runs in found
+    )
 
 
 def claim_logs(origin: base.Origin, ranges: Sequence[LogRange]) -> list[str]:

@@ -1,8 +1,8 @@
 """Condemned objects: tombstones of what garbage collection will delete.
 
-Packs and manifests have a tombstone each; consecutive log objects of a volume, of which there are
-many more, share one. A tombstone is the ref ``gc/condemned/<name>`` and changes by
-compare-and-swap only::
+Packs, manifests and what says where packs were moved to have a tombstone each; consecutive log
+objects of a volume, of which there are many more, share one. A tombstone is the ref
+``gc/condemned/<name>`` and changes by compare-and-swap only::
 
                  condemn                  seal
     (absent) ---------------> CONDEMNED ---------> DELETING ---> (absent)
@@ -71,6 +71,9 @@ def _keys_of(name: str) -> tuple[str, ...]:
     logs = logs_of_name(name)
     if logs is not None:
         return (key_of_logs(logs),)
+    pack = layout.pack_of_moved_name(name)
+    if pack is not None:
+        return (layout.moved_key(pack),)
     return layout.pack_key(name), layout.manifest_key(name)
 
 
@@ -116,7 +119,8 @@ class Tombstone:
     """One state of one condemnation."""
 
     name: str
-    """Id of the pack, digest of the manifest, or :func:`name_of_logs`."""
+    """Id of the pack, digest of the manifest, :func:`~acstor.repository.layout.moved_name`, or
+    :func:`name_of_logs`."""
     key: str
     """Key of the object; of log objects :func:`key_of_logs`."""
     state: State
@@ -189,7 +193,8 @@ class Tombstones:
             is_object = layout.name_of(name) == name and not (
                 name == GUARD_NAME or name.startswith(HOLD_MARK)
             )
-            if is_object or logs_of_name(name) is not None:
+            is_moved = layout.pack_of_moved_name(name) is not None
+            if is_object or is_moved or logs_of_name(name) is not None:
                 found.add(name)
         return found
 

@@ -12,6 +12,9 @@ RFD 8. In short:
 * whoever makes an object for a volume (a log object of its epoch, a pack or manifest of a fold)
   is named by the volume's record before the object exists: when it has a tombstone, the reference
   was there before, and a collection reads the references after the tombstones;
+* whoever moves chunks (a compaction) names the packs that it makes before they exist, and a
+  collection looks at what names them before it looks at what was moved; a pack whose chunks were
+  moved is deleted after those that have them were claimed: RFD 23;
 * a host that attaches a manifest first names it in its usage record and then looks whether the
   image is still registered, while a collection looks at the hosts' records after the images' refs:
   RFD 13;
@@ -29,6 +32,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from acstor import exception
 from acstor.repository import layout
+from acstor.repository.gc import claim
 from acstor.repository.gc.condemnation import (
     State,
     Tombstone,
@@ -60,13 +64,13 @@ class Report:
     manifests_read: int = 0
     """Manifests that no collection before had read."""
     objects: int = 0
-    """Packs and manifests in the origin."""
+    """Packs, manifests, and what says where packs were moved to, in the origin."""
     log_objects: int = 0
     """Log objects of volumes in the origin."""
     referenced: int = 0
-    """Packs and manifests that are referred to."""
+    """Those of them that are referred to."""
     condemned: int = 0
-    """Tombstones that this collection made: of a pack, a manifest, or a run of log objects."""
+    """Tombstones that this collection made: of one of these, or of a run of log objects."""
     waiting: int = 0
     """Tombstones whose grace period is not over, or whose object is referred to all the same."""
     lifted: int = 0
@@ -109,6 +113,8 @@ class Collector:
         self._grace_seconds = grace_seconds
         self._clock = clock
         self._remembered = remembered
+        self._served: dict[str, dict[str, str]] = {}
+        """See :attr:`Marked.served`, of the collection that runs."""
 
     def collect(self) -> Report:
         """Run one collection.
@@ -134,6 +140,7 @@ class Collector:
         present = self._list_objects()
         logs = self._list_logs()
         marked = Marker(self._repository, self._remembered, present).mark()
+        self._served = marked.served
         report.images, report.volumes = marked.images, marked.volumes
         report.snapshots, report.hosts = marked.snapshots, marked.hosts
         report.manifests_read = marked.manifests_read
@@ -168,6 +175,10 @@ class Collector:
                 name = layout.name_of(key)
                 if name:
                     found[name] = key
+        for key in self._origin.list(layout.MOVED_PREFIX):
+            pack = layout.name_of(key)
+            if pack:
+                found[layout.moved_name(pack)] = key
         return found
 
     def _list_logs(self) -> set[tuple[str, int, int]]:
@@ -216,6 +227,10 @@ class Collector:
         Also where it was sealed already: a publisher relies on what has no tombstone, and one that
         was gone for a moment, by whoever forges them, is another one.
         """
+        if not self._is_dispensable(tombstone.name):
+            LOG.warning("%s is kept: copies of its chunks are being deleted", tombstone.key)
+            report.waiting += 1
+            return
         deleting = tombstone.sealed()
         with self._origin.freeing():
             is_sealed = self._tombstones.change(tombstone, deleting)
@@ -223,6 +238,15 @@ class Collector:
             sealed = self._tombstones.find(tombstone.name)
             if sealed is not None and sealed.nonce == deleting.nonce:
                 self._delete(sealed, report)
+
+    def _is_dispensable(self, name: str) -> bool:
+        """Return whether what others have in the place of a served pack stays there.
+
+        Claimed as whoever publishes an image does: another collection may have looked before what
+        is to rely on it was published.
+        """
+        keys = self._served.get(name)
+        return not keys or not claim.claim_names(self._origin, keys)
 
     def _is_grace_over(self, tombstone: Tombstone) -> bool:
         now = self._clock()

@@ -1,12 +1,14 @@
 """The mark phase of garbage collection: what images, volumes, snapshots and hosts refer to."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 
-from acstor import exception
-from acstor.repository import layout
+from acstor import exception, native
+from acstor.repository import layout, moved_packs
+from acstor.repository.gc import compaction_record
 from acstor.repository.gc.log_coverage import LogCoverage
 from acstor.repository.gc.remembered_packs import (
     MemoryRememberedPacks,
@@ -14,6 +16,7 @@ from acstor.repository.gc.remembered_packs import (
     names_of,
 )
 from acstor.repository.images import usage
+from acstor.repository.moved_packs import Followed
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import record_refs
 
@@ -25,7 +28,12 @@ class Marked:
     """Objects that are referred to."""
 
     names: set[str] = dataclasses.field(default_factory=set)
-    """Ids of packs and digests of manifests."""
+    """Ids of packs and digests of manifests, and names of what says where packs were moved to."""
+    kept: set[str] = dataclasses.field(default_factory=set)
+    """Packs that are being made or copied: by folds, and by compactions."""
+    served: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    """By pack that nothing needs any more since others have its chunks, name and key of all that
+    is needed instead."""
     logs: LogCoverage = dataclasses.field(default_factory=LogCoverage)
     images: int = 0
     volumes: int = 0
@@ -52,6 +60,8 @@ class Marker:
 
     :param remembered: packs of manifests that were read before; refs are always read.
     :param present: names of objects that existed a moment ago.
+    :param is_whole: whether to find out what is needed of each pack, not only of those that were
+        moved: the summary of every manifest is read.
     """
 
     def __init__(
@@ -59,13 +69,23 @@ class Marker:
         repository: Repository,
         remembered: RememberedPacks | None = None,
         present: Container[str] = frozenset(),
+        *,
+        is_whole: bool = False,
     ) -> None:
         self._repository = repository
         self._origin = repository.origin
         self._remembered = remembered or MemoryRememberedPacks()
         self._present = present
+        self._is_whole = is_whole
         self._manifests: set[str] = set()
+        self._named: set[str] = set()
+        """Packs that manifests name, and manifests below them."""
+        self._of_images: set[str] = set()
+        """Manifests of images, registered or in use."""
         self.marked = Marked()
+        self.followed = Followed({})
+        """Needed bytes of packs: of all, or of those that manifests name which name one that was
+        moved."""
 
     def mark(self) -> Marked:
         """Return everything that is referred to.
@@ -78,8 +98,50 @@ class Marker:
         # The hosts last: one that attaches an image publishes its record, and then looks whether
         # the image is still registered. So one marking alone sees the one or the other.
         self._mark_hosts()
+        # Before what was moved is looked at: a compaction that is not seen here has ended, and what
+        # it has moved is seen there, or has not begun, and its packs were not there to be listed.
+        self.marked.kept.update(compaction_record.named_by_all(self._origin))
+        self.marked.names.update(self.marked.kept)
+        self._mark_packs()
         self._remembered.retain(self._manifests)
         return self.marked
+
+    def _mark_packs(self) -> None:
+        """Mark the packs that manifests name, or those that have their chunks now."""
+        moved = set(moved_packs.list_moved(self._origin))
+        if not moved and not self._is_whole:
+            self.marked.names.update(self._named)
+            return
+        self._follow(moved)
+        names = self.marked.names
+        names.update(pack.hex() for pack in self.followed.needed)
+        names.update(layout.moved_name(pack.hex()) for pack in self.followed.met)
+        # Its name is that of the pack, and no name may come twice: it goes after the pack.
+        names.update(layout.moved_name(pack) for pack in moved if pack in self._present)
+        for pack in self.followed.served:
+            self.marked.served[pack.hex()] = self.followed.relied_on(pack)
+
+    def _follow(self, moved: set[str]) -> None:
+        space = native.SpaceAccount()
+        for digest in sorted(self._manifests):
+            if not self._is_whole and moved.isdisjoint(self._packs_of(digest)):
+                continue
+            # One that was removed meanwhile keeps all that it named.
+            with contextlib.suppress(exception.NotFoundError):
+                self._repository.load_manifest(digest).account(space, 0)
+        needed = dict(space.live_runs())
+        self.marked.names.update(self._named - {pack.hex() for pack in needed})
+
+        def find(pack: bytes) -> native.MovedPack | None:
+            if pack.hex() not in moved:
+                return None
+            return moved_packs.find_moved(self._origin, pack)
+
+        def is_there(pack: bytes) -> bool:
+            name = pack.hex()
+            return name in self._present or self._origin.exists(layout.pack_key(name))
+
+        self.followed = moved_packs.follow(needed, find, is_there)
 
     def _mark_records(self) -> None:
         marked = self.marked
@@ -111,6 +173,7 @@ class Marker:
     def _mark_used(self, host: str, digest: str) -> None:
         """Mark a manifest that a host uses; one that is gone has nothing left to keep."""
         self.marked.names.add(digest)
+        self._of_images.add(digest)
         try:
             self._mark_manifest(digest)
         except exception.NotFoundError:
@@ -121,7 +184,10 @@ class Marker:
 
     def _find_image(self, image_id: str) -> _Found | None:
         image = self._repository.find_image(image_id)
-        return None if image is None else _Found(image.record.manifest, image.token)
+        if image is None:
+            return None
+        self._of_images.add(image.record.manifest)
+        return _Found(image.record.manifest, image.token)
 
     def _find_volume(self, volume_id: str) -> _Found | None:
         volume = record_refs.find_volume(self._origin, volume_id)
@@ -130,7 +196,7 @@ class Marker:
         record = volume.record
         self.marked.logs.add(record.coverage(volume.id))
         if record.pending is not None:
-            self.marked.names.update(record.pending.packs)
+            self.marked.kept.update(record.pending.packs)
             self._mark_pending(record.pending.disk.manifest)
         return _Found(record.manifest, record.nonce)
 
@@ -167,15 +233,28 @@ class Marker:
             return
         packs = self._remembered.find(digest)
         if packs is None:
-            references = self._repository.load_manifest(digest).references()
-            packs = names_of(sorted(references.keys() - {bytes.fromhex(digest)}))
-            self._remembered.add(digest, packs)
-            self.marked.manifests_read += 1
+            packs = self._packs_of(digest)
         elif digest not in self._present and not self._origin.exists(layout.manifest_key(digest)):
             raise exception.NotFoundError(f"manifest {digest} is not in the origin")
         self._manifests.add(digest)
         self.marked.names.add(digest)
-        self.marked.names.update(packs)
+        self._named.update(packs)
+
+    def packs_of_images(self) -> set[str]:
+        """Return the packs that manifests of images name, once everything is marked."""
+        return {
+            pack for digest in self._of_images & self._manifests for pack in self._packs_of(digest)
+        }
+
+    def _packs_of(self, digest: str) -> Sequence[str]:
+        """Return the packs that a manifest names, and the manifests below it."""
+        packs = self._remembered.find(digest)
+        if packs is None:
+            references = self._repository.load_manifest(digest).references()
+            packs = names_of(sorted(references.keys() - {bytes.fromhex(digest)}))
+            self._remembered.add(digest, packs)
+            self.marked.manifests_read += 1
+        return packs
 
     def _mark_pending(self, digest: str | None) -> None:
         """Mark a manifest that may not be stored yet.

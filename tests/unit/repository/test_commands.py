@@ -68,6 +68,7 @@ def commands() -> dict[str, type]:
             (
                 "acstor.cli.image:",
                 "acstor.cli.repository:",
+                "acstor.cli.repository_compact:",
                 "acstor.cli.repository_copy:",
                 "acstor.cli.repository_space:",
                 "acstor.cli.signing:",
@@ -91,6 +92,7 @@ def test_every_command_is_registered() -> None:
         "image_register", "image_list", "image_show", "image_verify", "image_remove",
         "repository_init", "repository_show", "repository_upgrade", "repository_verify", "gc",
         "repository_keygen", "repository_sign", "repository_space", "repository_copy",
+        "repository_compact",
     }  # fmt: skip
     assert isinstance(app.Application().command_manager, commandmanager.CommandManager)
 
@@ -119,14 +121,41 @@ def test_space_is_shown_in_either_format(program: Program) -> None:
     assert (shown["version"], shown["packs"], shown["unreadable"]) == (5, 1, "")
     assert (shown["live_bytes"], shown["garbage_bytes"]) == (1 << 20, 0)
     upgraded = program.json("repository", "upgrade")
-    assert upgraded["version"] == 6
+    assert upgraded["version"] == 7
     other = "00000000-0000-4000-8000-000000000001"
     program.json("image", "register", path, "--id", other)
     rows = program.json("repository", "space")
     assert {row["id"] for row in rows} == {IMAGE_ID, other}
     assert all(row["unique_bytes"] == row["used_bytes"] == 1 << 20 for row in rows)
-    assert program.json("repository", "upgrade", "--format-version", "5")["version"] == 6
+    assert program.json("repository", "upgrade", "--format-version", "5")["version"] == 7
     assert "stored_bytes" not in program.json("repository", "show")
+
+
+def test_packs_are_compacted_at_once_or_only_listed(program: Program) -> None:
+    path, kept = program.image("image", 4 << 20), program.folder / "kept"
+    kept.write_bytes(pathlib.Path(path).read_bytes()[: 1 << 20])
+    other = "00000000-0000-4000-8000-000000000001"
+    program.json("image", "register", path, "--id", IMAGE_ID)
+    program.json("image", "register", str(kept), "--id", other)
+    assert program.json("repository", "compact") == [], "everything is needed"
+    assert program("image", "remove", IMAGE_ID)[0] == 0
+    (listed,) = program.json("repository", "compact", "--dry-run")
+    assert (listed["class"], listed["reason"]) == ("image", "sparse")
+    assert (listed["live_bytes"], listed["live_share"]) == (1 << 20, 0.25)
+    assert "would copy 1048576 bytes out of 1 packs" in program.error
+    assert not (program.origin / "moved").exists()
+    assert program.json("repository", "compact") == [listed]
+    assert "compacted: " in program.error
+    assert "moved 1, overtaken 0, damaged 0" in program.error
+    assert (program.origin / "moved" / listed["pack"][:2] / listed["pack"]).is_file()
+    assert program.json("repository", "compact", "--dry-run") == []
+    assert program("repository", "verify")[0] == 0
+
+
+@pytest.mark.parametrize("program", [("--format-version", "6")], indirect=True)
+def test_older_repository_is_not_compacted(program: Program) -> None:
+    assert program("repository", "compact", "--dry-run")[0] != 0
+    assert "format version 6, compaction needs 7" in program.error
 
 
 def test_image_of_a_project_is_its_own_where_projects_share_nothing(program: Program) -> None:

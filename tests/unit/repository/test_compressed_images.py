@@ -344,7 +344,7 @@ def test_cache_remembers_packs_of_both_versions(tmp_path: pathlib.Path) -> None:
 
 def test_upgrade_to_an_older_version_changes_nothing() -> None:
     repository = upgraded({})
-    assert upgrade.upgrade(repository.origin).format == repository.format
+    assert upgrade.upgrade(repository.origin, COMPRESSED_VERSION).format == repository.format
 
 
 # Damage

@@ -80,7 +80,7 @@ def test_upgrades_to_different_versions_end_at_the_newer_one() -> None:
         interleaving.run(actors, choice, kills)
         for actor in actors:
             assert actor.error is None, f"seed {seed}: {actor.name}"
-        check(origin, {COMPRESSED_VERSION})
+        check(origin, {FORMAT_VERSION})
 
 
 def test_deletion_that_comes_late_is_repaired_by_whoever_opens() -> None:

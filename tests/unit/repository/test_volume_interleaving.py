@@ -155,7 +155,7 @@ SUFFERERS = {
 }
 """Actors that notice a variant; those of a variant that is not here are all."""
 FOUND_BY = {
-    "log objects are looked for before tombstones": 3857,
+    "log objects are looked for before tombstones": 4386,
     "a fold does not name its packs": 850,
     "deleted without sealing": 242,
 }
