@@ -1,4 +1,4 @@
-"""Garbage collections of the registrar that leads, on a thread of their own."""
+"""Garbage collections of the registrar that leads, and compactions, on a thread of their own."""
 
 import logging
 import threading
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from acstor import exception
 from acstor.conf.types import MIB
+from acstor.registrar.compaction import PacedCompaction
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.repository.gc.garbage import Collector, Report
 from acstor.repository.gc.remembered_packs import remembered
@@ -26,6 +27,7 @@ class GarbageCollection:
 
     :param interval: seconds; 0: never.
     :param cache_path: directory of what a collection remembers for the next one; None: nothing.
+    :param compaction: follows each collection; None: packs are not compacted.
     :param on_end: called from the thread of a collection.
     :param clock: monotonic seconds.
     """
@@ -37,6 +39,7 @@ class GarbageCollection:
         interval: float,
         metrics: RegistrarMetrics,
         cache_path: str | None,
+        compaction: PacedCompaction | None = None,
         on_end: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -45,6 +48,7 @@ class GarbageCollection:
         self._interval = interval
         self._metrics = metrics
         self._cache_path = cache_path
+        self._compaction = compaction
         self._on_end = on_end
         self._clock = clock
         self._due_at = clock() + FIRST_SHARE * interval
@@ -94,4 +98,29 @@ class GarbageCollection:
                 report.bytes_freed / MIB, report.seconds,
             )  # fmt: skip
         self._metrics.collections.labels(outcome).inc()
+        if self.problem is None:
+            self._compact(repository)
         self._on_end()
+
+    def _compact(self, repository: Repository) -> None:
+        """Compact after a collection that has ended well: what it saw is whole."""
+        if self._compaction is None or not repository.may_be_compacted:
+            return
+        outcome = "failed"
+        try:
+            with remembered(self._cache_path, repository) as known:
+                report = self._compaction.run(repository, self._host, known)
+        except exception.AcstorError as error:
+            LOG.warning("packs could not be compacted: %s; %s", error.message, error.hint)
+        except Exception:
+            LOG.exception("compaction failed")
+        else:
+            outcome = "complete"
+            self._metrics.compacted.inc(report.bytes_to_free)
+            self._metrics.compaction_written.inc(report.bytes_written)
+        self._metrics.compactions.labels(outcome).inc()
+
+    def stop(self) -> None:
+        """End a compaction at its next step; a collection goes on, and does no harm."""
+        if self._compaction is not None:
+            self._compaction.stop()

@@ -31,12 +31,15 @@ ORIGIN_FREE_BYTES = "acstor_registrar_origin_free_bytes"
 ORIGIN_RESERVED_BYTES = "acstor_registrar_origin_reserved_bytes"
 COLLECTIONS = "acstor_registrar_garbage_collections"
 FREED_BYTES = "acstor_registrar_garbage_freed_bytes"
+COMPACTIONS = "acstor_registrar_compactions"
+COMPACTED_BYTES = "acstor_registrar_compacted_bytes"
+COMPACTION_WRITTEN_BYTES = "acstor_registrar_compaction_written_bytes"
 
 ALL = (
     LEADER, UP, IMAGES, RUNNING, REGISTRATIONS, REGISTRATION_SECONDS, READ_BYTES,
     DOWNLOADED_BYTES, STORED_BYTES, RECONCILIATIONS, RECONCILED_AT, RECONCILIATION_SECONDS,
     NOTIFICATIONS, REMOVALS, SILENT_HOSTS, ORIGIN_FREE_BYTES, ORIGIN_RESERVED_BYTES, COLLECTIONS,
-    FREED_BYTES,
+    FREED_BYTES, COMPACTIONS, COMPACTED_BYTES, COMPACTION_WRITTEN_BYTES,
 )  # fmt: skip
 
 _REGISTRATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
@@ -102,6 +105,16 @@ class RegistrarMetrics:
         )
         self.freed = prometheus_client.Counter(
             FREED_BYTES, "Bytes that garbage collections freed", registry=registry
+        )
+        self.compactions = prometheus_client.Counter(
+            COMPACTIONS, "Compactions, by outcome", ["outcome"], registry=registry
+        )
+        self.compacted = prometheus_client.Counter(
+            COMPACTED_BYTES, "Bytes of packs that compactions left for collections to delete",
+            registry=registry,
+        )  # fmt: skip
+        self.compaction_written = prometheus_client.Counter(
+            COMPACTION_WRITTEN_BYTES, "Bytes that compactions wrote instead", registry=registry
         )
         self.set_images(Counter())
         for kind in OutcomeKind:

@@ -20,6 +20,7 @@ from acstor.cluster.membership import CoordinationSettings
 from acstor.origin.base import ObjectStore, Origin
 from acstor.registrar import assembly
 from acstor.registrar.collection import GarbageCollection
+from acstor.registrar.compaction import compaction_of
 from acstor.registrar.image_service.base import ImageService, ServiceImage
 from acstor.registrar.image_service.watched import WatchedImageService
 from acstor.registrar.metrics import RegistrarMetrics
@@ -244,6 +245,7 @@ class RegistrarService:
                     self._conf.registrar.gc_interval,
                     self._metrics,
                     self._conf.registration.cache_path or None,
+                    compaction_of(self._conf),
                     self._loop.reconcile_soon,
                 ),
             )
@@ -265,6 +267,7 @@ class RegistrarService:
         if notifications is not None:
             notifications.stop(STOP_TIMEOUT)
         if self._lead is not None:
+            self._lead.gc.stop()
             self._lead = None
             self._image_problems = {}
             LOG.info("this registrar stands by")
