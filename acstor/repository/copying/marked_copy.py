@@ -23,11 +23,11 @@ class MarkedCopy:
         self._marked: Marked | None = None
 
     def _list(self) -> Iterator[tuple[str, str]]:
-        for prefix in (layout.PACK_PREFIX, layout.MANIFEST_PREFIX):
+        for prefix in (layout.PACK_PREFIX, layout.MANIFEST_PREFIX, layout.MOVED_PREFIX):
             for key in self._origin.list(prefix):
                 name = layout.name_of(key)
                 if name is not None:
-                    yield name, key
+                    yield layout.moved_name(name) if prefix == layout.MOVED_PREFIX else name, key
 
     def check(self) -> Iterator[tuple[str, str]]:
         """Yield name and message of what the refs name and the copy does not have."""

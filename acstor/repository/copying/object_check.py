@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from acstor import exception
 from acstor.origin import base
-from acstor.repository import disk_manifest, layout, pack_reader
+from acstor.repository import disk_manifest, layout, moved_packs, pack_reader
 from acstor.repository.volumes.log_object import LOG_OBJECT_SIZE_MAX, check_log_object
 
 PACK_SIZE_MAX = (4 << 30) + (512 << 20)
@@ -53,6 +53,8 @@ class ObjectAtHand(base.ObjectStore):
 
 def size_max(key: str) -> int:
     """Return the largest size that an object of that name can have, bytes."""
+    if key.startswith(layout.MOVED_PREFIX):
+        return moved_packs.MOVED_SIZE_MAX
     if key.startswith(layout.PACK_PREFIX):
         return PACK_SIZE_MAX
     if key.startswith(layout.MANIFEST_PREFIX):
@@ -63,6 +65,9 @@ def size_max(key: str) -> int:
 def check_object(key: str, content: memoryview, others: base.ObjectStore) -> None:
     """Compare a pack, manifest or log object with its name and its digests.
 
+    The list of where chunks were moved to has no digest: it is parsed, and each chunk is verified
+    where it is read.
+
     :param others: holds the manifests that a manifest is a delta of.
     :raises CorruptError: and the like, see :data:`UNREADABLE`, when it is not what it should be.
     """
@@ -72,6 +77,8 @@ def check_object(key: str, content: memoryview, others: base.ObjectStore) -> Non
         _check_pack(key, name, store)
     elif key.startswith(layout.MANIFEST_PREFIX) and name is not None:
         disk_manifest.load_manifest(store, name).check()
+    elif key.startswith(layout.MOVED_PREFIX) and name is not None:
+        moved_packs.load_moved(store, bytes.fromhex(name))
     elif layout.parse_log_key(key) is not None:
         check_log_object(key, bytes(content))
     else:

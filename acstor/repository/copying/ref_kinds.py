@@ -50,6 +50,7 @@ REF_KINDS = (
     RefKind("ring-generation", False, "number of the ring that is left out"),
     RefKind("ring-term", False, "term of a publisher that is elected no more"),
     RefKind("decision", False, "term of a leader, and weights by a load that is over"),
+    RefKind(layout.COMPACTION_PREFIX, False, "packs of compactions that ran then"),
     RefKind("volume-bells/", False, "signals to data planes that ran then"),
     RefKind("volume-heads/", False, "questions of live migrations that ran then"),
     RefKind(COPY_REF, False, "of this copy, not of what is copied"),

@@ -15,6 +15,7 @@ from acstor import exception
 from acstor.origin import base
 from acstor.repository import layout
 from acstor.repository.copying import ref_kinds
+from acstor.repository.copying.manifest_keys import ManifestKeys
 from acstor.repository.copying.object_check import UNREADABLE
 from acstor.repository.copying.report import CopyDamage
 from acstor.repository.images.image_record import ImageRecord
@@ -102,7 +103,7 @@ class RootReader:
         self._repository = repository
         self._origin = repository.origin
         self._is_restore = is_restore
-        self._of_manifests: dict[str, Sequence[str]] = {}
+        self._manifest_keys = ManifestKeys(repository)
         self.unknown: list[str] = []
         """Names of refs of kinds that this release does not know."""
 
@@ -162,7 +163,7 @@ class RootReader:
         damages: list[CopyDamage] = []
         for digest in manifests:
             try:
-                groups.append(self._keys_of_manifest(digest))
+                groups.append(self._manifest_keys.of(digest))
             except exception.NotFoundError:
                 if not found.name.startswith(USAGE_PREFIX):
                     raise  # a host has attached what is gone: nothing is left to copy
@@ -181,13 +182,6 @@ class RootReader:
             groups.append(keys)
         groups.append(_seals(found, listing))
         return dataclasses.replace(found, groups=tuple(groups), damages=tuple(damages))
-
-    def _keys_of_manifest(self, digest: str) -> Sequence[str]:
-        known = self._of_manifests.get(digest)
-        if known is None:
-            known = tuple(self._repository.load_manifest(digest).references().values())
-            self._of_manifests[digest] = known
-        return known
 
 
 _Named = tuple[Iterable[str], Iterable[LogRange], Iterable[tuple[str, int, int]]]
