@@ -42,11 +42,12 @@ impl<R: RawPages> PageSource for VerifiedPages<R> {
         if let Some(page) = self.cached.get(number) {
             return Ok(page);
         }
-        // First what verifies it: of pages that are not there the topmost is named.
         let header = self.cached.header();
-        let digest = digest_of(header, number, self)?;
         let mut bytes = [0; PAGE_LEN];
         self.raw.read(number, &mut bytes)?;
+        // What verifies it is looked for before it is judged: of several pages that are missing
+        // the topmost is named.
+        let digest = digest_of(header, number, self)?;
         match verify_bytes(header, number, Arc::new(bytes), &digest) {
             Ok(page) => {
                 self.cached.keep(number, &page);
