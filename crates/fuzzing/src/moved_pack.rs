@@ -18,7 +18,8 @@ fn use_list(bytes: &[u8]) {
         let found = moved.find(chunk.from, chunk.from_len);
         assert_eq!(found.map(|(_, chunk)| chunk), Some(*chunk));
         assert!(chunk.stored_len <= acstor_types::limits::CHUNK_SIZE_MAX);
-        let (runs, left) = moved.follow(&[chunk.from..chunk.from + chunk.from_len]);
+        let run = chunk.from..chunk.from + chunk.from_len;
+        let (runs, left) = moved.follow(std::slice::from_ref(&run));
         assert_eq!(left, []);
         assert_eq!(runs, [(moved.targets()[chunk.target as usize], vec![chunk.range()])]);
     }

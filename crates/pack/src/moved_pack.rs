@@ -408,6 +408,7 @@ fn merged(mut runs: Vec<Range<u32>>) -> Vec<Range<u32>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "runs are lists of ranges")]
 mod tests {
     use proptest::prelude::*;
 

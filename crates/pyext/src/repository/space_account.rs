@@ -180,6 +180,7 @@ fn sweep(uses: &[Use], owners: &mut Owners) -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "runs are lists of ranges")]
 mod tests {
     use super::*;
 
