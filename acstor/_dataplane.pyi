@@ -264,17 +264,19 @@ class DataPlane:
 
         :returns: ``boots`` int; ``chunk_count`` int, of the disk; ``bitmap`` bytes,
             ceil(chunk_count / 8) long: bit ``i % 8``, least significant first, of byte ``i // 8``
-            is chunk ``i``.
+            is chunk ``i``; of a disk of more than 2^26 chunks only its spans with a chunk
+            (``reference/formats/chunk-spans``).
         :raises DataPlaneError: kind ``not_found`` for an unknown id, ``unsupported`` for a disk of
-            more than 2^26 chunks.
+            more than 2^30 chunks.
         """
 
     def set_working_set(self, disk_id: str, path: str) -> None:
         """Take over which chunks boots of the image read, as learnt by all hosts.
 
-        :param path: of a raw bitmap as :meth:`working_set` returns it; read and closed.
-        :raises DataPlaneError: kind ``invalid`` when the file is not a bitmap of this image's
-            length (bits past the last chunk are 0), ``not_found`` for an unknown id; what was set
+        :param path: of a file with what :meth:`working_set` returns as ``bitmap``; read and
+            closed.
+        :raises DataPlaneError: kind ``invalid`` when that is no set of this image's chunks (bits
+            past the last one are 0), ``not_found`` for an unknown id; what was set
             before stays.
         """
 
@@ -299,7 +301,7 @@ class DataPlane:
         :param pin: keep what the job brings from being evicted.
         :returns: as one element of :meth:`preload_status`.
         :raises DataPlaneError: kind ``not_found`` for an unknown id or without a working set,
-            ``invalid`` for another ``what``, ``unsupported`` for a disk of more than 2^26 chunks.
+            ``invalid`` for another ``what``, ``unsupported`` for a disk of more than 2^30 chunks.
         """
 
     def preload_status(self) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ Layout of the directory (``<state_path>/dataplane``), each file complete or abse
     images/<uuid>.manifest   an attached image; of format 2 with holes where pages are to come
     images/<uuid>.digest     {"version": 1, "manifest": <its digest>, "header": <its first bytes>}
     images/<uuid>.hidden     empty: the image was withdrawn while handles were open
-    images/<uuid>.working-set    which chunks boots of it read: a raw bitmap
+    images/<uuid>.working-set    which chunks boots of it read
     images/<uuid>.refused    a manifest that was found damaged or unsupported after a restart
     ring.bin                 the ring in use
     placement.json           {"version": 1, "distance_threshold": 5}
@@ -187,7 +187,7 @@ class Attachments:
             os.unlink(self._path(disk_id, "digest"))
 
     def keep_working_set(self, disk_id: str, arrived_path: str) -> None:
-        """Keep an arrived bitmap as the working set of an image."""
+        """Keep an arrived file as the working set of an image."""
         _check_id(disk_id)
         os.replace(arrived_path, self._path(disk_id, _WORKING_SET))
         sync_directory(self._images)

@@ -3,7 +3,8 @@
 import pathlib
 import time
 
-from acstor.control.bitmap import bitmap_len
+from acstor import exception
+from acstor.control.chunk_set import ChunkSet
 from acstor.control.protocol import PreloadState, PreloadWhat
 from acstor.native import DataPlaneError
 from acstor.repository.disk_manifest import DiskManifest
@@ -13,19 +14,6 @@ def failure(kind: str, message: str) -> DataPlaneError:
     error = DataPlaneError(message)
     error.kind = kind
     return error
-
-
-def encode_bitmap(chunks: set[int], chunk_count: int) -> bytes:
-    """Return the raw bitmap of some chunks."""
-    bitmap = bytearray(bitmap_len(chunk_count))
-    for chunk in chunks:
-        bitmap[chunk // 8] |= 1 << chunk % 8
-    return bytes(bitmap)
-
-
-def decode_bitmap(bitmap: bytes) -> set[int]:
-    """Return the chunks of a raw bitmap."""
-    return {i for i in range(8 * len(bitmap)) if bitmap[i // 8] >> i % 8 & 1}
 
 
 class _Job:
@@ -109,15 +97,16 @@ class MemoryPreloads:
         return {
             "boots": self._boots.get(disk_id, 0),
             "chunk_count": count,
-            "bitmap": encode_bitmap(self._read.get(disk_id, set()), count),
+            "bitmap": ChunkSet.of(self._read.get(disk_id, ()), count).to_bytes(),
         }
 
     def set_working_set(self, disk_id: str, path: str) -> None:
         count = self._manifest(disk_id).chunk_count
-        bitmap = pathlib.Path(path).read_bytes()
-        if len(bitmap) != bitmap_len(count):
-            raise failure("invalid", f"{path}: {len(bitmap)} bytes are no bitmap of {count} chunks")
-        self._wanted[disk_id] = decode_bitmap(bitmap)
+        try:
+            wanted = ChunkSet.from_bytes(pathlib.Path(path).read_bytes(), count)
+        except exception.CorruptError as error:
+            raise failure("invalid", f"{path}: {error}") from error
+        self._wanted[disk_id] = set(wanted)
 
     def coverage(self) -> list[dict[str, object]]:
         found: list[dict[str, object]] = []

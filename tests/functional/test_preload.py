@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acstor.control import bitmap
+from acstor.control.chunk_set import ChunkSet
 from acstor.control.client import AdminClient
 from acstor.control.protocol import PreloadState
 from testbed.fixtures.conditions import wait_for
@@ -56,10 +56,7 @@ def read(host: Host, image: Image, offset: int, size: int) -> None:
 
 
 def set_working_set(host: Host, image: Image, chunks: set[int], path: pathlib.Path) -> None:
-    raw = bytearray(bitmap.bitmap_len(len(image.content) // CHUNK))
-    for chunk in chunks:
-        raw[chunk // 8] |= 1 << chunk % 8
-    path.write_bytes(raw)
+    path.write_bytes(ChunkSet.of(chunks, len(image.content) // CHUNK).to_bytes())
     call(host, "workingset.set", image=image.id, path=str(path))
 
 
@@ -82,8 +79,7 @@ def has_ring_of_two(host: Host) -> bool:
 
 def chunks_read(host: Host, image: Image) -> set[int]:
     told = call(host, "workingset.read", image=image.id)
-    raw = bitmap.decode(told["bitmap"], told["chunk_count"])
-    return {i for i in range(told["chunk_count"]) if raw[i // 8] >> i % 8 & 1}
+    return set(ChunkSet.decode(told["bitmap"], told["chunk_count"]))
 
 
 def test_preloaded_image_is_readable_without_origin_and_peers(cloud: Cloud) -> None:

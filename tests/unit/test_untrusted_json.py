@@ -153,6 +153,10 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
         ImageRecord(NAME, NAME, "n", 7, 4096, 1, 1, 0, "raw", "t").encode(),
     ),
     "catalogue": (lambda content: Entry.parse(content, IMAGE), golden("image-registry-v1.json")),
+    "working set of a large disk": (
+        lambda content: WorkingSet.parse(content, IMAGE),
+        golden("working-set-v2.json"),
+    ),
     "working set": (
         lambda content: WorkingSet.parse(content, IMAGE),
         golden("working-set-v1.json"),
@@ -172,6 +176,7 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
     "kept standby": (PersistedStandby.decode, golden("volume-standby-v1.json")),
     "kept clean": (CleanProof.decode, golden("volume-clean-v1.json")),
     "reported": (Reported.parse, golden("working-set-reported-v1.json")),
+    "reported of a large disk": (Reported.parse, golden("working-set-reported-v2.json")),
     "disk": (parse_report, SMART),
     "image service": (read_glance, GLANCE_IMAGE),
     "admin line": (protocol.decode_request, golden("admin-protocol-v1.jsonl").splitlines()[0]),

@@ -14,17 +14,20 @@ from typing import Any, TypeVar
 from acstor import exception, native, untrusted_json
 from acstor.agent.handing_over import hand_over
 from acstor.agent.reconciler import HostSnapshot
-from acstor.control import bitmap
+from acstor.control import chunk_set
+from acstor.control.chunk_set import CHUNK_COUNT_MAX, ChunkSet
 from acstor.files import write_atomically
 from acstor.repository.images import working_set
-from acstor.repository.images.working_set import CHUNK_COUNT_MAX, Report, WorkingSet
+from acstor.repository.images.working_set import Report, WorkingSet
 
 LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-REPORTED_VERSION = 1
-"""Of the files that say what was reported already."""
+REPORTED_VERSION = 2
+"""Newest of the files that say what was reported already: of disks whose sets are told by span."""
+REPORTED_BITMAP_VERSION = 1
+"""Of such files of disks whose sets are bitmaps."""
 _REPORTED_BYTES_MAX = 32 << 20
 _JITTER = 0.1
 _SOONER = 10
@@ -41,17 +44,17 @@ class Reported:
     """Start of the process; a new one has forgotten what was read before."""
     boots: int
     chunk_count: int
-    read: bytes
-    """Bitmap of the chunks that boots read."""
+    read: ChunkSet
+    """Chunks that boots read."""
 
     def encode(self) -> bytes:
         """Return the file's content, JSON."""
         fields = {
-            "version": REPORTED_VERSION,
+            "version": _reported_version(self.chunk_count),
             "process": self.process,
             "boots": self.boots,
             "chunk_count": self.chunk_count,
-            "read": bitmap.encode(self.read),
+            "read": self.read.encode(),
         }
         return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
 
@@ -63,10 +66,13 @@ class Reported:
         """
         try:
             fields = untrusted_json.load(content, "what was reported")
-            if fields["version"] != REPORTED_VERSION:
+            if fields["version"] not in (REPORTED_BITMAP_VERSION, REPORTED_VERSION):
                 raise ValueError("another version")
             process = untrusted_json.number(fields["process"], "process", 0, PROCESS_MAX)
-            return cls._checked(process, fields, fields["read"])
+            found = cls._checked(process, fields, fields["read"])
+            if fields["version"] != _reported_version(found.chunk_count):
+                raise ValueError("a version of disks of another size")
+            return found
         except (ValueError, TypeError, KeyError) as error:
             raise exception.CorruptError(f"not what was reported: {error}") from error
 
@@ -87,7 +93,7 @@ class Reported:
         for value, most in ((boots, _COUNT_MAX), (chunk_count, CHUNK_COUNT_MAX)):
             if not isinstance(value, int) or not 0 <= value <= most:
                 raise ValueError(f"{value!r:.20} is no count")
-        return cls(process, boots, chunk_count, bitmap.decode(text, chunk_count))
+        return cls(process, boots, chunk_count, ChunkSet.decode(text, chunk_count))
 
 
 class WorkingSets:
@@ -237,13 +243,12 @@ class WorkingSets:
         """Report what is new; return what all hosts have learnt, None for nothing yet."""
         assert snapshot.origin is not None
         before = self._reported_before(image_id, found)
-        seen = int.from_bytes(found.read, "little")
-        known = int.from_bytes(before.read, "little") if before else 0
-        fresh, boots = seen & ~known, found.boots - (before.boots if before else 0)
-        if seen and (fresh or boots > 0):
+        fresh = found.read - before.read if before else found.read
+        boots = found.boots - (before.boots if before else 0)
+        if found.read and (fresh or boots > 0):
             report = Report(
                 chunk_count=found.chunk_count,
-                fresh=fresh.to_bytes(len(found.read), "little"),
+                fresh=fresh,
                 boots=max(0, boots),
                 is_new_reporter=before is None,
             )
@@ -251,7 +256,7 @@ class WorkingSets:
             self._known.pop(image_id, None)
             self._reported[image_id] = found
             write_atomically(self._path(image_id), found.encode())
-            LOG.debug("image %s: %d chunks are new", image_id, fresh.bit_count())
+            LOG.debug("image %s: %d chunks are new", image_id, len(fresh))
             return learnt
         ref = snapshot.origin.get_ref(working_set.working_set_ref(image_id))
         if ref is None:
@@ -285,22 +290,22 @@ class WorkingSets:
             LOG.warning("%s: %s", self._path(image_id), error)
             return None
 
-    def _give(self, snapshot: HostSnapshot, image_id: str, wanted: bytes) -> None:
+    def _give(self, snapshot: HostSnapshot, image_id: str, wanted: ChunkSet) -> None:
         """Have the data plane use a working set, if it does not already."""
         process = self._process
-        digest = native.digest(wanted)
-        if not any(wanted) or self._given.get(image_id) == (process, digest):
+        content = wanted.to_bytes()
+        digest = native.digest(content)
+        if not wanted or self._given.get(image_id) == (process, digest):
             return
         path = os.path.join(self._directory, f"{image_id}.bitmap")
-        hand_over(snapshot.data_plane, path, wanted)
+        hand_over(snapshot.data_plane, path, content)
         try:
             snapshot.data_plane.call("workingset.set", image=image_id, path=path)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         self._given[image_id] = (process, digest)
-        count = int.from_bytes(wanted, "little").bit_count()
-        LOG.info("boots of image %s are expected to read %d chunks", image_id, count)
+        LOG.info("boots of image %s are expected to read %d chunks", image_id, len(wanted))
 
     def _forget_all_but(self, registered: frozenset[str]) -> None:
         self._reported = _only(self._reported, registered)
@@ -314,6 +319,10 @@ class WorkingSets:
 
     def _path(self, image_id: str) -> str:
         return os.path.join(self._directory, f"{image_id}.json")
+
+
+def _reported_version(chunk_count: int) -> int:
+    return REPORTED_BITMAP_VERSION if chunk_set.is_bitmap(chunk_count) else REPORTED_VERSION
 
 
 def _only(known: dict[str, Value], images: frozenset[str]) -> dict[str, Value]:

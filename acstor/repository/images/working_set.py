@@ -15,16 +15,17 @@ import time
 from collections.abc import Callable, Iterator
 
 from acstor import exception, untrusted_json
-from acstor.control import bitmap
+from acstor.control import chunk_set
+from acstor.control.chunk_set import CHUNK_COUNT_MAX, ChunkSet
 from acstor.origin import ref_replacement
 from acstor.origin.base import RefStore
 from acstor.repository import layout
 
-VERSION = 1
-"""Version that this build writes; it reads this one only."""
+VERSION = 2
+"""Newest version that this build reads and writes: of disks whose sets are told by span."""
+BITMAP_VERSION = 1
+"""Version of disks whose sets are bitmaps, which releases before version 2 read too."""
 PREFIX = "working-sets/"
-CHUNK_COUNT_MAX = 1 << 26
-"""Most chunks of a disk: a limit of manifests; bitmaps have at most 8 MiB."""
 CONTENT_SIZE_MAX = 32 << 20
 """Longest content of a ref that is read, bytes."""
 REPORTERS_FOR_TWO = 3
@@ -37,11 +38,10 @@ class WorkingSet:
     """Chunks that boots of one image have read, as reported so far."""
 
     chunk_count: int
-    once: bytes
-    """Bitmap: bit ``i % 8``, least significant first, of byte ``i // 8`` is chunk ``i``: some data
-    plane has reported it."""
-    twice: bytes
-    """Bitmap: two data planes, or two processes of one, have; a part of ``once``."""
+    once: ChunkSet
+    """Chunks that some data plane has reported."""
+    twice: ChunkSet
+    """Chunks that two data planes, or two processes of one, have; a part of ``once``."""
     boots: int = 0
     reporters: int = 0
     """Processes of data planes that have reported."""
@@ -49,34 +49,29 @@ class WorkingSet:
     @classmethod
     def empty(cls, chunk_count: int) -> "WorkingSet":
         """Return the set before any report."""
-        nothing = bytes(bitmap.bitmap_len(chunk_count))
-        return cls(chunk_count, nothing, nothing)
+        return cls(chunk_count, ChunkSet(chunk_count), ChunkSet(chunk_count))
 
     @property
-    def wanted(self) -> bytes:
-        """Bitmap of the chunks that the next boot is expected to read."""
+    def wanted(self) -> ChunkSet:
+        """Chunks that the next boot is expected to read."""
         return self.once if self.reporters < REPORTERS_FOR_TWO else self.twice
 
     @property
     def wanted_count(self) -> int:
         """Number of those chunks."""
-        return int.from_bytes(self.wanted, "little").bit_count()
+        return len(self.wanted)
 
-    def merged(self, fresh: bytes, boots: int, *, is_new_reporter: bool) -> "WorkingSet":
+    def merged(self, fresh: ChunkSet, boots: int, *, is_new_reporter: bool) -> "WorkingSet":
         """Return the set after one more report.
 
-        :param fresh: bitmap of the chunks that this data-plane process has not reported before.
+        :param fresh: chunks that this data-plane process has not reported before.
         :param boots: boots since its last report.
         :param is_new_reporter: whether this is its first report.
         """
-        once = int.from_bytes(self.once, "little")
-        seen = int.from_bytes(fresh, "little")
-        twice = int.from_bytes(self.twice, "little") | (once & seen)
-        length = len(self.once)
         return dataclasses.replace(
             self,
-            once=(once | seen).to_bytes(length, "little"),
-            twice=twice.to_bytes(length, "little"),
+            once=self.once | fresh,
+            twice=self.twice | (self.once & fresh),
             boots=min(_COUNT_MAX, self.boots + boots),
             reporters=min(_COUNT_MAX, self.reporters + is_new_reporter),
         )
@@ -84,12 +79,12 @@ class WorkingSet:
     def encode(self) -> bytes:
         """Return the ref's content, JSON."""
         fields = {
-            "version": VERSION,
+            "version": version_of(self.chunk_count),
             "boots": self.boots,
             "reporters": self.reporters,
             "chunk_count": self.chunk_count,
-            "once": bitmap.encode(self.once),
-            "twice": bitmap.encode(self.twice),
+            "once": self.once.encode(),
+            "twice": self.twice.encode(),
         }
         return json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
 
@@ -110,15 +105,17 @@ class WorkingSet:
             texts = [fields.get(name) for name in ("once", "twice")]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise exception.CorruptError(f"{what} is malformed") from error
-        if version != VERSION:
+        if version not in (BITMAP_VERSION, VERSION):
             raise exception.UnsupportedError(
-                f"{what} has version {version!r:.20}, this release reads {VERSION}"
+                f"{what} has version {version!r:.20}, this release reads up to {VERSION}"
             )
         chunk_count, boots, reporters = (_checked_count(value, what) for value in counts)
-        if chunk_count > CHUNK_COUNT_MAX or not all(isinstance(text, str) for text in texts):
+        if chunk_count > CHUNK_COUNT_MAX or version != version_of(chunk_count):
             raise exception.CorruptError(f"{what} is malformed")
-        once, twice = (bitmap.decode(text, chunk_count) for text in texts)
-        if int.from_bytes(twice, "little") & ~int.from_bytes(once, "little"):
+        if not all(isinstance(text, str) for text in texts):
+            raise exception.CorruptError(f"{what} is malformed")
+        once, twice = (ChunkSet.decode(text, chunk_count) for text in texts)
+        if twice - once:
             raise exception.CorruptError(f"{what} is malformed")
         return cls(chunk_count, once, twice, boots, reporters)
 
@@ -128,9 +125,14 @@ class Report:
     """Contribution of one data plane; see :meth:`WorkingSet.merged`."""
 
     chunk_count: int
-    fresh: bytes
+    fresh: ChunkSet
     boots: int
     is_new_reporter: bool
+
+
+def version_of(chunk_count: int) -> int:
+    """Return the version in which what is known of a disk of that many chunks is written."""
+    return BITMAP_VERSION if chunk_set.is_bitmap(chunk_count) else VERSION
 
 
 def working_set_ref(image_id: str) -> str:

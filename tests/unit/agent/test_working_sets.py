@@ -10,14 +10,19 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.agent.reconciler import HostSnapshot
-from acstor.agent.reconcilers.working_sets import REPORTED_VERSION, Reported, WorkingSets
+from acstor.agent.reconcilers.working_sets import (
+    REPORTED_BITMAP_VERSION,
+    REPORTED_VERSION,
+    Reported,
+    WorkingSets,
+)
 from acstor.cluster.membership import View
+from acstor.control.chunk_set import CHUNK_COUNT_MAX, ChunkSet
 from acstor.control.client import AdminClient
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.images import working_set
 from testbed.doubles.memory_data_plane import MemoryDataPlane
-from testbed.doubles.memory_preloads import decode_bitmap, encode_bitmap
 from testbed.doubles.memory_runtime import MemoryRuntime, make_manifest
 from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.conftest import Clock
@@ -93,12 +98,29 @@ def make_host(
 
 
 def test_reported_version_requires_update() -> None:
-    assert REPORTED_VERSION == 1
+    assert REPORTED_BITMAP_VERSION == 1
     golden = (GOLDEN / "working-set-reported-v1.json").read_bytes()
     found = Reported.parse(golden)
-    assert found == Reported(1795600000.25, 2, 20, encode_bitmap({0, 1, 9}, 20))
+    assert found == Reported(1795600000.25, 2, 20, ChunkSet.of({0, 1, 9}, 20))
     assert json.loads(found.encode()).keys() == json.loads(golden).keys()
     assert Reported.parse(found.encode()) == found
+
+
+def test_reported_version_of_large_disks_requires_update() -> None:
+    assert REPORTED_VERSION == 2
+    golden = (GOLDEN / "working-set-reported-v2.json").read_bytes()
+    found = Reported.parse(golden)
+    read = ChunkSet.of({0, 1, 9, CHUNK_COUNT_MAX - 1}, CHUNK_COUNT_MAX)
+    assert found == Reported(1795600000.25, 2, CHUNK_COUNT_MAX, read)
+    assert json.loads(found.encode()).keys() == json.loads(golden).keys()
+    assert Reported.parse(found.encode()) == found
+
+
+@pytest.mark.parametrize("change", [{"version": 1}, {"chunk_count": 20}, {"version": 3}])
+def test_reported_version_of_disks_of_another_size_is_corrupt(change: dict[str, int]) -> None:
+    golden = json.loads((GOLDEN / "working-set-reported-v2.json").read_bytes())
+    with pytest.raises(exception.CorruptError):
+        Reported.parse(json.dumps(golden | change).encode())
 
 
 def test_what_one_host_learns_another_knows(make_host: Callable[..., LearningHost]) -> None:
@@ -155,8 +177,8 @@ def test_restarted_agent_reports_nothing_twice(make_host: Callable[..., Learning
     learnt = host.learnt()
     assert learnt is not None
     assert (learnt.boots, learnt.reporters) == (2, 1)
-    assert decode_bitmap(learnt.once) == FIRST | {11}
-    assert decode_bitmap(learnt.twice) == set()
+    assert set(learnt.once) == FIRST | {11}
+    assert set(learnt.twice) == set()
 
 
 def test_new_data_plane_process_counts_anew_and_is_given_the_set(
@@ -172,7 +194,7 @@ def test_new_data_plane_process_counts_anew_and_is_given_the_set(
     host.reconciler.act(host.snapshot())  # without waiting for the interval
     learnt = host.learnt()
     assert learnt is not None
-    assert (learnt.reporters, decode_bitmap(learnt.twice)) == (2, {1})
+    assert (learnt.reporters, set(learnt.twice)) == (2, {1})
     assert host.reconciler.coverage.keys() == {IMAGE}
 
 
@@ -216,7 +238,7 @@ def test_origin_that_is_away_costs_nothing_but_time(
     assert host.reconciler.reconcile(host.snapshot()) == {}
     learnt = host.learnt()
     assert learnt is not None
-    assert decode_bitmap(learnt.wanted) == FIRST
+    assert set(learnt.wanted) == FIRST
 
 
 def test_coverage_is_unknown_while_the_data_plane_is_away(

@@ -7,11 +7,10 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.control import bitmap
+from acstor.control.chunk_set import ChunkSet
 from acstor.control.client import AdminClient
 from acstor.control.protocol import PreloadState
 from testbed.doubles.memory_data_plane import MemoryDataPlane
-from testbed.doubles.memory_preloads import decode_bitmap, encode_bitmap
 from testbed.doubles.memory_runtime import CHUNK_SIZE, MemoryRuntime, write_manifest
 
 IMAGE = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0"
@@ -57,11 +56,11 @@ def test_what_boots_read_is_told_as_text(machine: Machine) -> None:
     machine.runtime.preloads.record_boot(IMAGE, {0, 9, 15})
     told = machine.client.call("workingset.read", image=IMAGE)
     assert (told["boots"], told["chunk_count"]) == (1, 16)
-    assert decode_bitmap(bitmap.decode(told["bitmap"], 16)) == {0, 9, 15}
+    assert set(ChunkSet.decode(told["bitmap"], 16)) == {0, 9, 15}
 
 
 def test_working_set_survives_a_restart_and_goes_with_the_image(machine: Machine) -> None:
-    machine.set_working_set(encode_bitmap({0, 1, 2, 15}, 16))
+    machine.set_working_set(ChunkSet.of({0, 1, 2, 15}, 16).to_bytes())
     expected = [{"image": IMAGE, "wanted_chunks": 3, "present_chunks": 0}]
     assert machine.client.call("workingset.coverage") == expected
     machine.restart()
@@ -74,7 +73,7 @@ def test_working_set_survives_a_restart_and_goes_with_the_image(machine: Machine
 def test_working_set_of_a_wrong_size_is_refused_and_the_former_stays(
     machine: Machine, content: bytes
 ) -> None:
-    machine.set_working_set(encode_bitmap({0}, 16))
+    machine.set_working_set(ChunkSet.of({0}, 16).to_bytes())
     with pytest.raises(exception.InvalidError, match="no bitmap of 16 chunks"):
         machine.set_working_set(content)
     assert machine.client.call("workingset.coverage")[0]["wanted_chunks"] == 1
@@ -84,7 +83,7 @@ def test_working_set_of_a_wrong_size_is_refused_and_the_former_stays(
 def test_kept_working_set_that_is_damaged_stops_no_start(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    machine.set_working_set(encode_bitmap({0}, 16))
+    machine.set_working_set(ChunkSet.of({0}, 16).to_bytes())
     (machine.images / f"{IMAGE}.working-set").write_bytes(b"much too long")
     runtime = machine.restart()
     assert runtime.attached_before_start == [IMAGE]
