@@ -27,12 +27,12 @@ impl Host {
         Ok(self.parts.read_path.working_set(&disk)?)
     }
 
-    /// Takes over what boots read, from a raw bitmap.
+    /// Takes over what boots read, from a file as [`WorkingSet::bitmap`] has it.
     ///
     /// # Errors
     /// [`HostError`]; what was set before stays.
     pub fn set_working_set(&self, disk: DiskId, path: &Path) -> Result<(), HostError> {
-        let len = self.parts.read_path.bitmap_len(&disk)?;
+        let len = self.parts.read_path.working_set_len_max(&disk)?;
         // One byte more, so that a file that is too long is told by its wrong length.
         let bitmap = bounded_file::read(path, len + 1)?;
         Ok(self.parts.read_path.set_working_set(&disk, &bitmap)?)

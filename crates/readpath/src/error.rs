@@ -124,6 +124,17 @@ pub enum ReadPathError {
         /// The limit.
         max: u64,
     },
+    /// The disk has too many different chunks with content to be preloaded whole.
+    #[error(
+        "disk {disk} has more than {max} different chunks with content, which is the most that a \
+         preload of a whole disk brings; preload the working set"
+    )]
+    TooMuchContent {
+        /// The disk.
+        disk: DiskId,
+        /// The limit.
+        max: usize,
+    },
     /// As many disks are attached as the limit allows.
     #[error("{0} disks are attached, no more are allowed")]
     TooManyDisks(usize),
@@ -147,7 +158,9 @@ impl ReadPathError {
             | ReadPathError::WorkingSet { .. }
             | ReadPathError::ChunkSize { .. } => ErrorKind::Invalid,
             ReadPathError::NotAttached(_) | ReadPathError::NoWorkingSet(_) => ErrorKind::NotFound,
-            ReadPathError::TooManyChunks { .. } => ErrorKind::Unsupported,
+            ReadPathError::TooManyChunks { .. } | ReadPathError::TooMuchContent { .. } => {
+                ErrorKind::Unsupported
+            }
             ReadPathError::TooManyDisks(_) => ErrorKind::Exhausted,
             ReadPathError::Thread { .. } => ErrorKind::Internal,
         }

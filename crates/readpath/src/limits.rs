@@ -78,8 +78,15 @@ pub const TRACE_CAPACITY_MAX: usize = 1 << 22;
 pub const PIN_WINDOW_CHUNKS: usize = 64;
 /// Times that a source of wrong content is asked again for the same chunk within one read.
 pub const CORRUPT_ATTEMPTS_MAX: u32 = 2;
-/// Most chunks of a disk whose working set is learnt or that is preloaded: 8 MiB of bitmap.
-pub const WORKING_SET_CHUNKS_MAX: u64 = 1 << 26;
+/// Most chunks of a disk whose working set is learnt or that is preloaded: as many as a manifest describes.
+pub const WORKING_SET_CHUNKS_MAX: u64 = 1 << 30;
+/// Most chunks of a disk whose working set is one bitmap, of 8 MiB; that of a larger one is told by span.
+pub const WORKING_SET_BITMAP_CHUNKS_MAX: u64 = 1 << 26;
+/// Most spans of 4096 chunks that a working set has chunks in: 8 MiB of bits, and as many as the largest
+/// disk with one bitmap has.
+pub const WORKING_SET_SPANS_MAX: usize = 1 << 14;
+/// Most different chunks with content of a disk that is preloaded whole: 4 TiB of chunks of 64 KiB.
+pub const PRELOAD_CHUNKS_MAX: usize = 1 << 26;
 /// Longest window of a boot.
 pub const BOOT_WINDOW_MAX: Duration = Duration::from_secs(3600);
 /// Preloads that run at a time; others are queued.

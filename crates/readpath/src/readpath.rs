@@ -288,20 +288,20 @@ impl ReadPath {
         self.working_sets.recorded(disk_id)
     }
 
-    /// Length of the bitmap of an attached disk, bytes.
+    /// Greatest length of a working set of an attached disk, bytes.
     ///
     /// # Errors
     /// [`ReadPathError::NotAttached`].
-    pub fn bitmap_len(&self, disk_id: &DiskId) -> Result<u64, ReadPathError> {
-        self.working_sets.bitmap_len(disk_id)
+    pub fn working_set_len_max(&self, disk_id: &DiskId) -> Result<u64, ReadPathError> {
+        self.working_sets.len_max(disk_id)
     }
 
     /// Takes over which chunks boots of the disk read, as learnt by all hosts. Blocks where the manifest
     /// is not in memory.
     ///
     /// # Errors
-    /// [`ReadPathError::NotAttached`], [`ReadPathError::Manifest`]; [`ReadPathError::WorkingSet`] when it is no bitmap of this
-    /// disk; [`ReadPathError::TooManyChunks`]. What was set before stays.
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::Manifest`]; [`ReadPathError::WorkingSet`] when it is no working set of
+    /// this disk; [`ReadPathError::TooManyChunks`]. What was set before stays.
     pub fn set_working_set(&self, disk_id: &DiskId, bitmap: &[u8]) -> Result<(), ReadPathError> {
         self.working_sets.set(disk_id, bitmap)
     }

@@ -5,19 +5,26 @@
 //! window is open, and one load and at most one relaxed OR per chunk while one is.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
+use super::chunk_spans::{self, SPAN_BYTES, SPAN_CHUNKS, Span};
 use crate::limits;
 
-/// Chunks of one block of bits: 4 KiB of them.
-const BLOCK_CHUNKS: u64 = 1 << 15;
+/// Spans of one group: 4 KiB of pointers.
+const GROUP_SPANS: u64 = 1 << 8;
+
+/// Chunks of one group.
+const GROUP_CHUNKS: u64 = GROUP_SPANS * SPAN_CHUNKS;
 
 /// Bits of neighbouring chunks, so that what nobody reads costs next to nothing.
-type Block = [AtomicU64; (BLOCK_CHUNKS / 64) as usize];
+type Bits = [AtomicU64; SPAN_BYTES / 8];
+
+/// Neighbouring spans, each made when one of its chunks is read.
+type Group = [OnceLock<Box<Bits>>; GROUP_SPANS as usize];
 
 /// Recorder of the chunks that boots of one disk read on this host since the process started.
 #[derive(Debug)]
@@ -25,9 +32,11 @@ pub(crate) struct BootRecorder {
     chunk_count: u64,
     /// True if a window is open.
     is_open: AtomicBool,
-    /// One bit per chunk, by the block; made when the first boot begins, each block when one of its chunks
+    /// One bit per chunk, by the span; made when the first boot begins, each group when one of its chunks
     /// is read.
-    read: OnceLock<Box<[OnceLock<Box<Block>>]>>,
+    read: OnceLock<Box<[OnceLock<Box<Group>>]>>,
+    /// Spans that were made; never more than [`limits::WORKING_SET_SPANS_MAX`], whatever guests read.
+    spans: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -46,13 +55,9 @@ pub struct WorkingSet {
     pub boots: u64,
     /// Chunks of the disk.
     pub chunk_count: u64,
-    /// Bit `i % 8`, least significant first, of byte `i / 8` is chunk `i`.
+    /// Bit `i % 8`, least significant first, of byte `i / 8` is chunk `i`; of a disk of more than
+    /// [`limits::WORKING_SET_BITMAP_CHUNKS_MAX`] chunks the form by span.
     pub bitmap: Vec<u8>,
-}
-
-/// Length of the bitmap of so many chunks, bytes.
-pub(crate) fn bitmap_len(chunk_count: u64) -> u64 {
-    chunk_count.div_ceil(8)
 }
 
 impl BootRecorder {
@@ -61,6 +66,7 @@ impl BootRecorder {
             chunk_count,
             is_open: AtomicBool::new(false),
             read: OnceLock::new(),
+            spans: AtomicUsize::new(0),
             state: Mutex::default(),
         }
     }
@@ -73,7 +79,7 @@ impl BootRecorder {
         }
         let now = Instant::now();
         self.read.get_or_init(|| {
-            (0..self.chunk_count.div_ceil(BLOCK_CHUNKS)).map(|_| OnceLock::new()).collect()
+            (0..self.chunk_count.div_ceil(GROUP_CHUNKS)).map(|_| OnceLock::new()).collect()
         });
         let mut state = self.state.lock();
         let is_boot = state.open_until.is_none_or(|until| now >= until);
@@ -110,11 +116,9 @@ impl BootRecorder {
     }
 
     fn record(&self, first: u64, last: u64) {
-        let Some(read) = self.read.get() else { return };
         for index in first..last.saturating_add(1).min(self.chunk_count) {
-            let Some(block) = read.get((index / BLOCK_CHUNKS) as usize) else { return };
-            let block = block.get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
-            let word = &block[(index % BLOCK_CHUNKS / 64) as usize];
+            let Some(bits) = self.bits(index) else { continue };
+            let word = &bits[(index % SPAN_CHUNKS / 64) as usize];
             let bit = 1 << (index % 64);
             // Most chunks are read several times in a row: a line that is not written stays shared.
             if word.load(Ordering::Relaxed) & bit == 0 {
@@ -123,20 +127,64 @@ impl BootRecorder {
         }
     }
 
+    /// Returns the bits of the span of a chunk; `None` where as many spans as may be are made.
+    fn bits(&self, index: u64) -> Option<&Bits> {
+        let group = self.read.get()?.get((index / GROUP_CHUNKS) as usize)?;
+        let at = (index % GROUP_CHUNKS / SPAN_CHUNKS) as usize;
+        if let Some(bits) = group.get().and_then(|group| group[at].get()) {
+            return Some(bits);
+        }
+        // Counted before it is made, so that several threads never make more than allowed together.
+        let count = |spans| (spans < limits::WORKING_SET_SPANS_MAX).then_some(spans + 1);
+        self.spans.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).ok()?;
+        let mut is_made = false;
+        let group = group.get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
+        let bits = group[at].get_or_init(|| {
+            is_made = true;
+            Box::new(std::array::from_fn(|_| AtomicU64::new(0)))
+        });
+        if !is_made {
+            self.spans.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(bits)
+    }
+
+    /// The spans with a chunk that was read, ascending.
+    fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        let groups = self.read.get().map(|groups| &**groups).unwrap_or_default();
+        let groups = (0_u64..).zip(groups).filter_map(|(at, group)| Some((at, group.get()?)));
+        groups.flat_map(|(at, group)| {
+            let spans = (at * GROUP_SPANS..).zip(group.iter());
+            spans.filter_map(|(number, bits)| Some((number as u32, bytes_of(bits.get()?))))
+        })
+    }
+
     /// Returns the recorded chunks; `None` for a disk of too many chunks.
     pub(crate) fn working_set(&self) -> Option<WorkingSet> {
         if self.chunk_count > limits::WORKING_SET_CHUNKS_MAX {
             return None;
         }
-        let mut bitmap = vec![0; bitmap_len(self.chunk_count) as usize];
-        let blocks = self.read.get().map(|blocks| &**blocks).unwrap_or_default();
-        for (block, bits) in blocks.iter().zip(bitmap.chunks_mut((BLOCK_CHUNKS / 8) as usize)) {
-            let Some(block) = block.get() else { continue };
-            let bytes = block.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
-            bits.iter_mut().zip(bytes).for_each(|(bits, read)| *bits = read);
-        }
+        let bitmap = chunk_spans::encode(self.chunk_count, self.spans());
         Some(WorkingSet { boots: self.state.lock().boots, chunk_count: self.chunk_count, bitmap })
     }
+
+    /// Bytes that the recorder has allocated.
+    #[cfg(test)]
+    fn memory_bytes(&self) -> usize {
+        let groups = self.read.get().map(|groups| &**groups).unwrap_or_default();
+        let made = groups.iter().filter(|group| group.get().is_some()).count();
+        size_of_val(groups)
+            + made * size_of::<Group>()
+            + self.spans.load(Ordering::Relaxed) * size_of::<Bits>()
+    }
+}
+
+fn bytes_of(bits: &Bits) -> [u8; SPAN_BYTES] {
+    let mut bytes = [0; SPAN_BYTES];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(bits) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -152,9 +200,7 @@ mod tests {
 
     fn chunks(recorder: &BootRecorder) -> Vec<u64> {
         let set = recorder.working_set().unwrap();
-        (0..set.chunk_count)
-            .filter(|index| set.bitmap[*index as usize / 8] >> (index % 8) & 1 == 1)
-            .collect()
+        chunk_spans::indexes(set.chunk_count, &set.bitmap).unwrap().collect()
     }
 
     /// Opens as the front end does.
@@ -205,15 +251,53 @@ mod tests {
         assert_eq!(recorder.working_set(), None);
     }
 
+    /// Chunks that are far from each other.
+    fn scattered(count: u64, chunk_count: u64) -> Vec<u64> {
+        (0..count).map(|number| number * (chunk_count / count) + number % 7).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_memory_follows_what_is_read_and_not_the_size_of_the_disk() {
+        // 2 GiB and 64 TiB in chunks of 64 KiB: as many chunks each, all over the disk.
+        for (chunk_count, expected) in [(1 << 15, 8 << 10), (1 << 30, 6 << 20)] {
+            let recorder = BootRecorder::new(chunk_count);
+            assert_eq!(recorder.memory_bytes(), 0);
+            recorder.opened(WINDOW);
+            assert!(recorder.memory_bytes() <= 16 << 10, "{}", recorder.memory_bytes());
+            let read = scattered(4000, chunk_count);
+            read.iter().for_each(|chunk| recorder.note(*chunk, *chunk));
+            assert_eq!(chunks(&recorder), read);
+            let found = recorder.memory_bytes();
+            assert!(found > expected / 2 && found <= expected + (16 << 10), "{found} bytes");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_memory_and_set_of_a_disk_that_is_read_everywhere_are_bounded() {
+        let recorder = BootRecorder::new(1 << 30);
+        recorder.opened(WINDOW);
+        let spans = (0_u64..1 << 18).map(|number| number * SPAN_CHUNKS);
+        spans.clone().for_each(|chunk| recorder.note(chunk, chunk));
+        let most = limits::WORKING_SET_SPANS_MAX;
+        assert_eq!(chunks(&recorder), spans.take(most).collect::<Vec<_>>());
+        assert!(recorder.memory_bytes() < 13 << 20);
+        // What has its span is recorded all the same.
+        recorder.note(5, 6);
+        assert_eq!(chunks(&recorder)[..3], [0, 5, 6]);
+        assert_eq!(chunks(&recorder).len(), most + 2);
+    }
+
     proptest! {
         #[test]
         fn test_record_sets_exactly_the_chunks_of_the_reads(
-            count in 1_u64..300, reads in prop::collection::vec((0_u64..320, 0_u64..40), 0..20),
+            count in prop_oneof![1_u64..300, Just((1 << 26) + 1), (1_u64 << 30) - 300..=1 << 30],
+            reads in prop::collection::vec((0_u64..320, 0_u64..40, any::<bool>()), 0..20),
         ) {
             let recorder = BootRecorder::new(count);
             recorder.opened(WINDOW);
             let mut expected = std::collections::BTreeSet::new();
-            for (first, more) in reads {
+            for (first, more, is_at_the_end) in reads {
+                let first = if is_at_the_end { count.saturating_sub(first) } else { first };
                 let last = (first + more).min(count - 1);
                 recorder.note(first, last);
                 expected.extend(first..=last);

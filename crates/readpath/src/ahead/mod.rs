@@ -1,6 +1,7 @@
 //! Reads before they are asked for, and what boots have read.
 
 pub(crate) mod boot_recorder;
+pub(crate) mod chunk_spans;
 pub(crate) mod prefetch;
 pub(crate) mod read_trace;
 pub(crate) mod streams;

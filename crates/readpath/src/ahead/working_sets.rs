@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use acstor_types::DiskId;
 
-use crate::ahead::boot_recorder::{WorkingSet, bitmap_len};
+use crate::ahead::boot_recorder::WorkingSet;
+use crate::ahead::chunk_spans;
 use crate::view::attachments::Attachments;
 use crate::view::wanted_chunks::{Coverage, WantedChunks};
 use crate::{LocalStore, ReadPathError, limits};
@@ -30,16 +31,16 @@ impl WorkingSets {
         })
     }
 
-    /// Length of the bitmap of a disk, bytes.
-    pub(crate) fn bitmap_len(&self, disk_id: &DiskId) -> Result<u64, ReadPathError> {
-        Ok(bitmap_len(self.attachments.find(disk_id)?.shape.chunk_count))
+    /// Greatest length of a working set of a disk, bytes.
+    pub(crate) fn len_max(&self, disk_id: &DiskId) -> Result<u64, ReadPathError> {
+        Ok(chunk_spans::len_max(self.attachments.find(disk_id)?.shape.chunk_count))
     }
 
     /// Takes over the chunks that boots of the disk read, as learnt by all hosts. Blocks where the manifest
     /// is not in memory.
     pub(crate) fn set(&self, disk_id: &DiskId, bitmap: &[u8]) -> Result<(), ReadPathError> {
         let disk = self.attachments.read(disk_id)?;
-        let working_set = WantedChunks::of_bitmap(&disk, bitmap)?;
+        let working_set = WantedChunks::of_set(&disk, bitmap)?;
         disk.records.working_set.store(Some(Arc::new(working_set)));
         Ok(())
     }

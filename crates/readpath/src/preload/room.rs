@@ -25,7 +25,7 @@ pub(crate) struct Survey {
 /// The chunks that a preload wants now.
 ///
 /// # Errors
-/// [`ReadPathError::NoWorkingSet`], [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
+/// [`ReadPathError::NoWorkingSet`]; as [`WantedChunks::all`].
 pub(crate) fn wanted(disk: &Disk, what: PreloadWhat) -> Result<Arc<WantedChunks>, ReadPathError> {
     match what {
         PreloadWhat::WorkingSet => {

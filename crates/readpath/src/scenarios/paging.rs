@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use acstor_manifest::PAGE_LEN;
 use acstor_types::ErrorKind;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::image::CHUNK;
 use super::paged_image::{PagedImage, PagedSource};
 use super::world::{World, bytes_of, config};
+use crate::view::wanted_chunks::WantedChunks;
 use crate::{
-    BlockView, ExtentKind, ManifestSource, ManifestState, ReadError, ReadPathError, TryRead,
+    BlockView, ExtentKind, ManifestSource, ManifestState, PreloadRequest, PreloadState,
+    PreloadWhat, ReadError, ReadPathConfig, ReadPathError, TryRead,
 };
 
 /// As many chunks as a disk may have: 4 TiB of those of these tests, 64 TiB of the default ones.
@@ -210,4 +212,63 @@ async fn test_moved_chunks_are_read_from_the_new_place_and_other_content_is_refu
     let path = &world.host("a").path;
     let refused = path.offer(other.shape(), other.header().name(), other.source()).err().unwrap();
     assert!(matches!(refused, ReadPathError::Conflict(_)), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_boot_of_disk_of_the_largest_size_is_recorded_told_and_preloaded() {
+    let config = ReadPathConfig { boot_window: Duration::from_secs(120), ..config() };
+    let world = World::new(&["a", "b"], &config);
+    let image = sparse(&world, "first");
+    let (view, _) = offer(&world, "a", &image);
+    let (_other, _) = offer(&world, "b", &image);
+    view.opened();
+    let booted = [3, (1 << 29) + 8192, (1 << 30) - 1];
+    for chunk in booted {
+        read(&view, &image, chunk, 1).await;
+    }
+    read(&view, &image, 1 << 25, 1).await; // zeros
+    let seen = world.host("a").path.working_set(&image.shape().disk_id).unwrap();
+    assert_eq!((seen.boots, seen.chunk_count), (1, 1 << 30));
+    assert!(seen.bitmap.len() < 4 << 10, "{} bytes", seen.bitmap.len());
+    let host = world.host("b");
+    assert!(
+        (seen.bitmap.len() as u64) < host.path.working_set_len_max(&image.shape().disk_id).unwrap()
+    );
+    for bad in [&seen.bitmap[1..], &[]] {
+        let error = host.path.set_working_set(&image.shape().disk_id, bad).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    host.path.set_working_set(&image.shape().disk_id, &seen.bitmap).unwrap();
+    assert_eq!(host.path.coverage()[0].1.wanted_chunks, 3);
+    let request = PreloadRequest { what: PreloadWhat::WorkingSet, rate_bytes_per_s: 0, pin: false };
+    host.path.preload_start(&image.shape().disk_id, request).unwrap();
+    let is_done = || host.path.preload_status()[0].state == PreloadState::Done;
+    timeout(SOON, async {
+        while !is_done() {
+            sleep(Duration::from_millis(10)).await
+        }
+    })
+    .await
+    .unwrap();
+    world.flush();
+    assert_eq!(host.path.coverage()[0].1.present_chunks, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_disk_of_the_largest_size_is_preloaded_whole_by_its_content() {
+    let world = World::new(&["a"], &config());
+    let image = sparse(&world, "first");
+    let (view, _) = offer(&world, "a", &image);
+    let path = &world.host("a").path;
+    let estimate = path.preload_estimate(&image.shape().disk_id, PreloadWhat::Full).unwrap();
+    assert_eq!(estimate.total_bytes, (image.chunks.len() * CHUNK) as u64);
+    read(&view, &image, 0, 1).await;
+    let disk = path.disk(&image.shape().disk_id).unwrap();
+    let content = image.chunks.len();
+    assert_eq!(WantedChunks::all_up_to(content, &disk).unwrap().indexes().len(), content);
+    let refused = WantedChunks::all_up_to(content - 1, &disk).unwrap_err();
+    assert_eq!(
+        refused,
+        ReadPathError::TooMuchContent { disk: image.shape().disk_id, max: content - 1 }
+    );
 }

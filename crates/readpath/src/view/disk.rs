@@ -296,12 +296,12 @@ impl Disk {
     /// [`ManifestFault`].
     pub(crate) fn visit_all_digests(
         &self,
-        mut visit: impl FnMut(u64, Digest),
+        mut visit: impl FnMut(u64, Digest) -> Result<(), ManifestFault>,
     ) -> Result<(), ManifestFault> {
         let (mut next, mut before) = (0, None);
         loop {
             let visited = self.visit_digests(next..self.shape.chunk_count, |index, digest| {
-                visit(index, digest);
+                visit(index, digest)?;
                 next = index + 1;
                 Ok(())
             });

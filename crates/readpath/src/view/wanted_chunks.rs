@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use acstor_types::Digest;
+use acstor_types::{Digest, ErrorKind};
 
-use crate::ahead::boot_recorder::bitmap_len;
+use crate::ahead::chunk_spans;
 use crate::view::disk::Disk;
-use crate::{LocalStore, ReadPathError, limits};
+use crate::{LocalStore, ManifestFault, ReadPathError, limits};
 
 /// Different chunks with content, in the order of the disk.
 #[derive(Debug)]
@@ -26,33 +26,19 @@ pub struct Coverage {
 }
 
 impl WantedChunks {
-    /// The chunks of a bitmap (see [`crate::WorkingSet::bitmap`]).
+    /// The chunks of a set (see [`crate::WorkingSet::bitmap`]).
     ///
     /// # Errors
-    /// [`ReadPathError::WorkingSet`] when it is not a bitmap of this disk,
+    /// [`ReadPathError::WorkingSet`] when it is no set of chunks of this disk,
     /// [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
-    pub(crate) fn of_bitmap(disk: &Disk, bitmap: &[u8]) -> Result<WantedChunks, ReadPathError> {
-        let chunk_count = checked_count(disk)?;
-        let refuse = |reason| ReadPathError::WorkingSet { disk: disk.id(), reason };
-        let expected = bitmap_len(chunk_count);
-        if bitmap.len() as u64 != expected {
-            let found = bitmap.len();
-            return Err(refuse(format!(
-                "{found} bytes are no bitmap of {chunk_count} chunks, which is {expected} bytes long"
-            )));
-        }
-        let past_the_end = (chunk_count..expected * 8)
-            .any(|index| bitmap[(index / 8) as usize] >> (index % 8) & 1 == 1);
-        if past_the_end {
-            return Err(refuse(format!("it has chunks past the last of {chunk_count}")));
-        }
-        let indexes = (0..).zip(bitmap).filter(|(_, byte)| **byte != 0).flat_map(|(at, byte)| {
-            (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at * 8 + bit)
-        });
+    pub(crate) fn of_set(disk: &Disk, set: &[u8]) -> Result<WantedChunks, ReadPathError> {
+        let indexes = chunk_spans::indexes(checked_count(disk)?, set)
+            .map_err(|reason| ReadPathError::WorkingSet { disk: disk.id(), reason })?;
         let mut wanted = Distinct::default();
         for index in indexes {
-            let digest = disk.digest(u64::from(index)).map_err(|fault| disk.refused(fault))?;
-            digest.into_iter().for_each(|digest| wanted.add(index, &digest));
+            let digest = disk.digest(index).map_err(|fault| disk.refused(fault))?;
+            // As checked: there are at most 2^30.
+            digest.into_iter().for_each(|digest| wanted.add(index as u32, &digest));
         }
         Ok(wanted.finish())
     }
@@ -60,12 +46,28 @@ impl WantedChunks {
     /// Every chunk.
     ///
     /// # Errors
-    /// [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
+    /// As [`WantedChunks::all_up_to`].
     pub(crate) fn all(disk: &Disk) -> Result<WantedChunks, ReadPathError> {
+        WantedChunks::all_up_to(limits::PRELOAD_CHUNKS_MAX, disk)
+    }
+
+    /// Every chunk of a disk with at most `max` different chunks with content.
+    ///
+    /// # Errors
+    /// [`ReadPathError::TooManyChunks`], [`ReadPathError::TooMuchContent`], [`ReadPathError::Manifest`].
+    pub(crate) fn all_up_to(max: usize, disk: &Disk) -> Result<WantedChunks, ReadPathError> {
         checked_count(disk)?;
         let mut wanted = Distinct::default();
-        // As checked: there are at most 2^26.
-        let visited = disk.visit_all_digests(|index, digest| wanted.add(index as u32, &digest));
+        let visited = disk.visit_all_digests(|index, digest| {
+            // As checked: there are at most 2^30.
+            wanted.add(index as u32, &digest);
+            // The pass ends there: what is behind may be large, and away.
+            let too_many = || ManifestFault::new(ErrorKind::Unsupported, "too much content");
+            if wanted.indexes.len() > max { Err(too_many()) } else { Ok(()) }
+        });
+        if wanted.indexes.len() > max {
+            return Err(ReadPathError::TooMuchContent { disk: disk.id(), max });
+        }
         visited.map_err(|fault| disk.refused(fault))?;
         Ok(wanted.finish())
     }
