@@ -4,6 +4,7 @@ import functools
 import os
 import pathlib
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from testbed.fixtures.hosts import MIB, Cloud, Host, Image
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CHUNK = 64 << 10
+LARGE = 5 << 40
+"""Bytes of a disk of more chunks than one bitmap is made for."""
 PINNED = MIB + CHUNK
 """Bytes of the head and the tail of each image, which an agent has pinned from the start."""
 
@@ -132,6 +135,44 @@ def test_boot_is_learnt_from_reads_and_brought_to_another_host(
     wait_for("the working set is back", lambda: call(second, "workingset.coverage"))
     assert coverage(second) == (wanted, wanted), "kept over the restart, like the chunks"
     assert call(second, "preload.status") == []
+
+
+def test_boot_of_a_large_disk_is_learnt_and_brought_by_what_was_read(
+    cloud: Cloud, tmp_path: pathlib.Path
+) -> None:
+    first, second = cloud.add_host(), cloud.add_host()
+    source = tmp_path / "large"
+    offsets = (0, LARGE // 4, LARGE - CHUNK)
+    with open(source, "wb") as file:
+        file.truncate(LARGE)
+        for offset in offsets:
+            file.seek(offset)
+            file.write(os.urandom(CHUNK))
+    image = str(uuid.uuid4())
+    for command in (
+        ("repository", "init"),
+        ("image", "register", "--id", image, "--name", "large", "--disk-format", "raw",
+         "--disk-size-max", str(LARGE), str(source)),
+    ):  # fmt: skip
+        done = first.command(*command, timeout=100)
+        assert done.returncode == 0, done.stderr
+    cloud.wait_ready(image)
+    with open(first.file(image), "rb", buffering=0) as disk:
+        os.posix_fadvise(disk.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        for offset in (*offsets, LARGE // 2):  # zeros, the last
+            os.pread(disk.fileno(), 512, offset)
+    told = call(first, "workingset.read", image=image)
+    assert told["chunk_count"] == LARGE // CHUNK
+    assert len(told["bitmap"]) < 1 << 10, "text by what was read"
+    learnt = ChunkSet.decode(told["bitmap"], told["chunk_count"])
+    read_chunks = {offset // CHUNK for offset in (*offsets, LARGE // 2)}
+    assert read_chunks <= set(learnt)
+    (tmp_path / "set").write_bytes(learnt.to_bytes())
+    call(second, "workingset.set", image=image, path=str(tmp_path / "set"))
+    assert coverage(second)[0] == len(offsets)
+    params = {"what": "working-set", "rate_bytes_per_s": 0, "pin": False}
+    call(second, "preload.start", image=image, **params)
+    wait_for("it is all there", lambda: coverage(second) == (len(offsets), len(offsets)))
 
 
 def test_rate_is_held_and_a_stopped_preload_goes_on_later(cloud: Cloud) -> None:
