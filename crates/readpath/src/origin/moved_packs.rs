@@ -229,6 +229,10 @@ mod tests {
                 .try_for_each(|range| fill(bytes, pack, range.offset, &mut range.buffer))
         }
 
+        fn read_manifest(&self, name: &Digest, _: &mut OriginRange) -> Result<(), OriginError> {
+            Err(OriginError::NotFound { pack: name.to_string() })
+        }
+
         fn read_moved(
             &self,
             pack: &PackId,
