@@ -319,10 +319,12 @@ def test_log_is_not_swept_while_the_origin_does_not_answer(
     local.write()
     local.close()
     asked: list[str] = []
+    get_ref = origin.get_ref
 
     def is_away(name: str) -> Any:
-        if name == layout.volume_ref(NEVER):
-            asked.append(name)
+        if name != layout.volume_ref(NEVER):
+            return get_ref(name)
+        asked.append(name)
         raise exception.UnavailableError("the origin is away")
 
     with monkeypatch.context() as away:

@@ -108,7 +108,9 @@ def test_honest_origin_is_believed_and_costs_nothing_more(host: Host, registrar:
     for _ in range(5):
         assert len(host.look()) == 1
     new = registrar.register(20)
-    assert len(host.look()) == 2
+    read = host.look()
+    assert images.image_id(20) in read
+    assert len(read) <= 2, "that one, and one that was due, which may be the same"
     registrar.keep()
     host.look()
     assert not host.refused

@@ -182,6 +182,8 @@ def test_every_operation_has_a_deadline(rbd: FakeRbd) -> None:
         "rados_osd_op_timeout": "7",
         "rados_mon_op_timeout": "7",
         "client_mount_timeout": "7",
+        "objecter_timeout": "1.75",
+        "objecter_tick_interval": "1.75",
     }
 
 
