@@ -1,13 +1,15 @@
 """Reading JSON that others wrote: documents of the origin, answers of services, files of a state.
 
 What the standard decoder lets pass ends a pass over many documents far from where it was read:
-``NaN`` and ``Infinity``, which JSON does not have; numbers that no float holds (``10**400``); and
-nesting so deep that reading it, or showing it, is a :class:`RecursionError`. All of them are a
-:class:`ValueError` here, as any other text that is no JSON is, and it names the document.
+``NaN`` and ``Infinity``, which JSON does not have; numbers that no float holds (``10**400``); half
+a character, as the escape ``ud800`` is one, which nobody can encode again; and nesting so deep that
+reading it, or showing it, is a :class:`RecursionError`. All of them are a :class:`ValueError` here,
+as any other text that is no JSON is, and it names the document.
 """
 
 import json
 import math
+import re
 from typing import Any
 
 DEPTH_MAX = 64
@@ -17,22 +19,29 @@ INTEGER_LENGTH_MAX = 20
 COUNT_MAX = (1 << 62) - 1
 """Largest count by default: one more still fits in 64 bits, with a sign."""
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Half a character in a document's text; two of them, as escapes, may make a whole one."""
+
 
 def load(content: bytes | bytearray | str, what: str) -> Any:
     """Return what a document says.
 
     :param what: names the document in errors.
-    :raises ValueError: when it is no JSON, too deep, or has a number that is none or too long.
+    :raises ValueError: when it is no JSON, too deep, has a number that is none or too long, or half
+        a character.
     """
     try:
+        text = content if isinstance(content, str) else _decoded(content)
         found = json.loads(
-            content, parse_int=_integer, parse_float=_float, parse_constant=_no_constant
+            text, parse_int=_integer, parse_float=_float, parse_constant=_no_constant
         )
     except RecursionError:
         raise _too_deep(what) from None
     except ValueError as error:
         raise ValueError(f"{what} is no JSON: {error}") from error
     _check_depth(found, what)
+    if _HALF.search(text):
+        _check_characters(found, what)
     return found
 
 
@@ -64,6 +73,19 @@ def number(value: object, what: str, lowest: float, highest: float) -> float:
     if not is_number(value, lowest, highest):
         raise ValueError(f"{what} is no number from {lowest:g} to {highest:g}")
     return float(value)  # type: ignore[arg-type]
+
+
+def _decoded(content: bytes | bytearray) -> str:
+    """Return a document's text; the standard decoder would let halves of characters pass."""
+    encoding = json.detect_encoding(content)
+    return content.decode(encoding)
+
+
+def _check_characters(found: Any, what: str) -> None:
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} has half a character in a text") from None
 
 
 def _integer(text: str) -> int:

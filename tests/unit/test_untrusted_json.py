@@ -60,6 +60,10 @@ NO_JSON = (
     b'{"a":' * 3000,
     b"[" * 900 + b"]" * 900,
     b'{"a":' * 300 + b"1" + b"}" * 300,
+    b'"\\ud800"',
+    b'"\\uDBFFx"',
+    b'{"\\udc00": 1}',
+    b'"\xed\xa0\x80"',
 )
 """Texts that are no documents here, whole or as a value in one."""
 ODD = (
@@ -286,6 +290,13 @@ def test_document_is_read_wherever_the_stack_is() -> None:
                 untrusted_json.load(content, "it")
 
     deeper(sys.getrecursionlimit() // 2)
+
+
+def test_character_in_two_escapes_is_a_whole_one() -> None:
+    assert untrusted_json.load(b'["\\ud83d\\ude00", "\\\\ud800"]', "it") == [
+        "\U0001f600",
+        "\\ud800",
+    ]
 
 
 @pytest.mark.parametrize("value", [True, None, "1", 1.0, -1, 11, 10**400])

@@ -159,9 +159,9 @@ class RegisteredImages:
             self._ref = self._reread_at = None  # read, and told of, until somebody mends it
             self._note_problem(exception.one_line(error))
             return None
-        self._ref = ref
         self._note_problem(None)
         self._judge(index)
+        self._ref = ref  # from here on it is known; what fails before is done again
         return index
 
     def _note_problem(self, problem: str | None) -> None:
