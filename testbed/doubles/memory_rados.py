@@ -91,6 +91,9 @@ class MemoryRados:
         """Pools of that kind; all others are replicated."""
         self.tags: dict[str, dict[str, object]] = {}
         """Applications by pool; nobody else has tagged one."""
+        self.pool_ids: dict[str, int] = {}
+        """Of the pools that somebody has opened, and nobody has deleted since."""
+        self._last_pool_id = 0
         self.watches: list[Watch] = []
         self.watch_error: Error | None = None
         """Raised by who begins to watch."""
@@ -125,6 +128,20 @@ class MemoryRados:
             }
             for name in sorted(names)
         ]
+
+    def open_pool(self, pool: str) -> int:
+        """Return the id of a pool; there is every one."""
+        with self.lock:
+            if pool not in self.pool_ids:
+                self._last_pool_id += 1
+                self.pool_ids[pool] = self._last_pool_id
+            return self.pool_ids[pool]
+
+    def delete_pool(self, pool: str) -> None:
+        """Delete a pool; who opens it from here on has another one of its name."""
+        with self.lock:
+            self.stored = {place: kept for place, kept in self.stored.items() if place[0] != pool}
+            del self.pool_ids[pool]
 
     def break_watches(self) -> None:
         """End all watches, and tell who watches, as OSDs do who have not heard of it for long."""
@@ -174,6 +191,11 @@ class Handle:
     def open_ioctx(self, pool: str) -> "Context":
         """Open a pool; there is every one."""
         return Context(self._cluster, pool)
+
+    def pool_reverse_lookup(self, pool_id: int) -> str | None:
+        """Return the name of a pool, None where there is none (any more)."""
+        known = {number: name for name, number in self._cluster.pool_ids.items()}
+        return known.get(pool_id)
 
     def get_cluster_stats(self) -> dict[str, int]:
         """Return a room that does not change."""
@@ -279,11 +301,16 @@ class Context:
     def __init__(self, cluster: MemoryRados, pool: str) -> None:
         self._cluster = cluster
         self._pool = pool
+        self._pool_id = cluster.open_pool(pool)
         self._namespace = ""
 
     def set_namespace(self, namespace: str) -> None:
         """Use another namespace."""
         self._namespace = namespace
+
+    def get_pool_id(self) -> int:
+        """Return the id that the pool had when it was opened."""
+        return self._pool_id
 
     def set_osdmap_full_try(self) -> None:
         """Take what memory has no use for; it is never full."""
@@ -304,6 +331,7 @@ class Context:
     def write_full(self, name: str, content: bytes) -> None:
         """Have these bytes and no others."""
         with self._cluster.lock:
+            self._check_pool()
             self._cluster.stored[self._place(name)] = bytes(content)
 
     def remove_object(self, name: str) -> None:
@@ -322,6 +350,7 @@ class Context:
     def operate_write_op(self, operation: WriteOperation, name: str) -> None:
         """Do all steps, or none."""
         with self._cluster.lock:
+            self._check_pool()
             present = self._cluster.stored.pop(self._place(name), None)
             after = present
             try:
@@ -336,7 +365,10 @@ class Context:
 
     def aio_write_full(self, name: str, content: bytes) -> Completion:
         """Have these bytes and no others."""
-        self.write_full(name, content)
+        try:
+            self.write_full(name, content)
+        except Error as error:
+            return Completion(-error.errno)
         return Completion(0)
 
     def aio_read(
@@ -384,7 +416,13 @@ class Context:
     def _place(self, name: str) -> Place:
         return self._pool, self._namespace, name
 
+    def _check_pool(self) -> None:
+        """Answer as librados does for a pool that was deleted since: as of an absent object."""
+        if self._cluster.pool_ids.get(self._pool) != self._pool_id:
+            raise ObjectNotFound("there is no such pool", errno.ENOENT)
+
     def _present(self, name: str) -> bytes:
+        self._check_pool()
         found = self._cluster.stored.get(self._place(name))
         if found is None:
             raise ObjectNotFound("there is none", errno.ENOENT)

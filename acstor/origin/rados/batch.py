@@ -103,7 +103,7 @@ class Batches:
             # The binding hands out the whole of its memory where nothing was read.
             return (content or b"")[:code]
         if code == -errno.ENOENT:
-            return AbsentError(_what(piece))
+            return self._cluster.absent(_what(piece))
         return self._cluster.error(-code, _what(piece))
 
 

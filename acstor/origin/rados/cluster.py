@@ -56,6 +56,8 @@ class Cluster:
         self._lock = threading.Lock()
         self._handle: Any = None
         self._contexts: dict[tuple[str, str], Any] = {}
+        self._pools: dict[str, int] = {}
+        """Ids of the pools that were opened."""
 
     def context(self, pool: str, namespace: str) -> Any:
         """Return the context of a namespace in a pool; it is opened once.
@@ -71,6 +73,8 @@ class Cluster:
                     f"opening pool {pool}", "make the pool, or name another"
                 ):
                     found = handle.open_ioctx(pool)
+                    if self._pools.setdefault(pool, found.get_pool_id()) != found.get_pool_id():
+                        raise _deleted(pool, f"opening pool {pool}")
                     found.set_namespace(namespace)
                     # Else writing to a full pool would wait for space until the deadline, and
                     # deletions with it.
@@ -185,6 +189,7 @@ class Cluster:
         with self._lock:
             handle, self._handle = self._handle, None
             contexts, self._contexts = self._contexts, {}
+            self._pools = {}
         self._lister.close()
         for context in contexts.values():
             context.close()
@@ -197,7 +202,7 @@ class Cluster:
         try:
             yield
         except self.rados.ObjectNotFound as error:
-            raise AbsentError(what) from error
+            raise self.absent(what) from error
         except self.rados.ObjectExists as error:
             raise ExistsError(what) from error
         except self.rados.Error as error:
@@ -219,6 +224,24 @@ class Cluster:
                 raise exception.InvalidError(text, hint=hint) from error
             raise mapped_error(error.code, text) from error
 
+    def absent(self, what: str) -> AbsentError | exception.AcstorError:
+        """Return what an answer means that there is no such object.
+
+        librados gives the same for every object of a pool that was deleted, also where another one
+        has its name now. To take that for absent would be to lose sight of images and volumes.
+        """
+        handle, opened = self._handle, dict(self._pools)
+        if handle is None:
+            return AbsentError(what)
+        try:
+            for pool, number in opened.items():
+                # From the map that librados has; where the pool is not in it, from the newest one.
+                if handle.pool_reverse_lookup(number) is None:
+                    return _deleted(pool, what)
+        except self.rados.Error as error:
+            return mapped_error(getattr(error, "errno", 0), f"{what}: {error}")
+        return AbsentError(what)
+
     def error(self, code: int, what: str) -> exception.AcstorError:
         """Return what an error's number means, positive, other than those of one object's state."""
         return mapped_error(code, f"{what}: {os.strerror(code)}")
@@ -230,10 +253,17 @@ class Cluster:
         if value >= 0:
             return value
         if value == -errno.ENOENT:
-            raise AbsentError(what)
+            raise self.absent(what)
         with self.map_errors(what):
             raise self.rados.OSError(f"error {-value}", -value)
         raise AssertionError  # the block above raises
+
+
+def _deleted(pool: str, what: str) -> exception.UnavailableError:
+    return exception.UnavailableError(
+        f"{what}: pool {pool} was deleted since this service opened it",
+        hint="restore the repository, then restart this service: it uses no pool made meanwhile",
+    )
 
 
 def _room_of(figures: Mapping[str, int]) -> tuple[int, int]:
