@@ -53,7 +53,9 @@ def rbd() -> Any:
 def pool(ceph: CephNode, rbd: Any) -> CephNode:
     ceph.make_pool(POOL)
     ceph.run("rbd", "pool", "init", POOL)
-    ceph.make_client(READER, mon="profile rbd", osd=f"profile rbd-read-only pool={POOL}")
+    ceph.make_client(
+        READER, mon="profile simple-rados-client", osd=f"profile rbd-read-only pool={POOL}"
+    )
     return ceph
 
 
