@@ -35,6 +35,7 @@ class SeenStatement:
     index: str
     generation: int
     time: int
+    """The latest of all that the key has signed."""
 
     def is_newer_than(self, statement: IndexStatement) -> bool:
         """Return whether a statement is an older one that somebody has put back."""
@@ -65,9 +66,8 @@ class SeenIndex:
         """
         seen, statement = self._loaded(), verified.statement
         former = seen.get(verified.key_id)
-        time = statement.time
-        if former is not None and former.index == statement.index_id:
-            time = max(time, former.time)
+        # Of another index, too: each one that is put back would lead as far back as clocks differ.
+        time = statement.time if former is None else max(statement.time, former.time)
         new = SeenStatement(statement.index_id, statement.generation, time)
         if new == former:
             return

@@ -70,6 +70,16 @@ def test_clock_that_was_set_back_leaves_the_later_time(path: pathlib.Path) -> No
     assert seen.find(FIRST) == SeenStatement(INDEX, 8, TIME)
 
 
+def test_indexes_put_back_one_after_the_other_lead_no_further_back(path: pathlib.Path) -> None:
+    """Each is younger than the one before by less than clocks may differ."""
+    seen = opened(path)
+    seen.note(VerifiedStatement(stated(), FIRST))
+    seen.note(VerifiedStatement(stated(3, TIME - CLOCK_SLACK, OTHER), FIRST))
+    found = opened(path).find(FIRST)
+    assert found == SeenStatement(OTHER, 3, TIME)
+    assert found.is_newer_than(stated(1, TIME - CLOCK_SLACK - 1))
+
+
 def test_file_is_written_when_something_is_new(path: pathlib.Path) -> None:
     seen = opened(path)
     seen.note(VerifiedStatement(stated(), FIRST))
