@@ -285,6 +285,12 @@ def mapped_error(code: int | None, text: str) -> exception.AcstorError:
         return exception.InvalidError(text)
     if code == errno.EOPNOTSUPP:
         return exception.UnsupportedError(text)
+    if code == errno.ESHUTDOWN:  # EBLOCKLISTED of Ceph
+        return exception.UnavailableError(
+            text,
+            hint="this client may be blocked ('ceph osd blocklist ls'): find out who did that and "
+            "why, then restart this service",
+        )
     return exception.UnavailableError(
         text, hint="check that monitors and OSDs are up ('ceph -s') and reached from here"
     )

@@ -10,7 +10,7 @@ import pytest
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.rados.binding import Binding
-from acstor.origin.rados.cluster import Cluster
+from acstor.origin.rados.cluster import Cluster, mapped_error
 from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.listing import Listed, ListingError
 from acstor.origin.rados.origin import RadosOrigin
@@ -126,6 +126,13 @@ def test_listing_that_fails_has_no_end(code: int, kind: type) -> None:
     with pytest.raises(exception.AcstorError, match="listing refs: listing: ") as caught:
         next(found)
     assert type(caught.value) is kind
+
+
+def test_blocked_client_is_told_so() -> None:
+    """Every OSD refuses it, and all of them are up."""
+    error = mapped_error(errno.ESHUTDOWN, "reading one")
+    assert type(error) is exception.UnavailableError
+    assert "ceph osd blocklist ls" in error.hint
 
 
 def test_room_is_that_of_the_pool_of_stripes_within_its_quota() -> None:
