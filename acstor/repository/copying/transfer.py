@@ -39,7 +39,8 @@ class Copied:
     is_replaced: bool = False
     """True if the destination had something else under its name."""
     damage: str | None = None
-    """Message: what is wrong with it at the source; it was copied all the same."""
+    """Message: what is wrong with it at the source; it was copied all the same, unless the
+    destination has a sound one."""
 
 
 class Transfer:
@@ -81,6 +82,8 @@ class Transfer:
         damage = self._fetch(key, content)
         if damage is not None and not self._takes_damaged:
             raise damage
+        if damage is not None and found is not None and self._is_sound_there(key, found):
+            return Copied(is_copied=False, damage=damage.message)
         if found is not None:
             self._destination.delete(key)
         self._destination.put_if_absent(key, [content])
@@ -124,6 +127,19 @@ class Transfer:
             return True
         length = min(size, COMPARED_SIZE)
         return self._source.get_range(key, 0, length) == self._destination.get_range(key, 0, length)
+
+    def _is_sound_there(self, key: str, found: int) -> bool:
+        """Return whether the destination's object is what its name says, as the source's is not.
+
+        Of log objects no name says that: theirs may be of another history.
+        """
+        if key.startswith(layout.VOLUME_LOG_PREFIX):
+            return False
+        try:
+            self.verify(key, found)
+        except UNREADABLE:
+            return False
+        return True
 
     def _fetch(self, key: str, content: memoryview) -> exception.AcstorError | None:
         """Read an object; return what is wrong with it."""
