@@ -37,7 +37,7 @@ class CopyState(enum.StrEnum):
     COPYING = "copying"
     """Not all of it is there; of a backup that is updated the former copy may be."""
     FINISHING = "finishing"
-    """All of it is there but the object ``format``."""
+    """All of it is there but the object ``format``; once that is, too, nothing is written again."""
     COMPLETE = "complete"
 
 
@@ -145,7 +145,12 @@ def begin(
         _check_empty(destination, repository_format)
     else:
         _check_same(former, repository_format.id, kind)
-    is_nearly_done = former is not None and former.state is CopyState.FINISHING
+    # Without ``format`` nobody has used it, and the source may have gone on since.
+    is_nearly_done = (
+        former is not None
+        and former.state is CopyState.FINISHING
+        and destination.exists(layout.FORMAT_KEY)
+    )
     state = CopyState.FINISHING if is_nearly_done else CopyState.COPYING
     record = CopyRecord(
         repository_format.id,

@@ -1,13 +1,19 @@
 """What a copy must not take away: sound objects, later writes, and volumes for want of room."""
 
+from collections.abc import Sequence
+
 import pytest
 
-from acstor.origin import memory
+from acstor import exception
+from acstor.origin import base, memory
 from acstor.repository import layout
 from tests.unit.repository.copying.cloud import (
+    IN_USE,
+    TEXTS,
     Cloud,
     check_content,
     copy,
+    volume_text,
 )
 from tests.unit.repository.images import image_id
 
@@ -39,3 +45,26 @@ def test_sound_object_of_a_former_copy_outlives_a_damaged_source(
     assert (report.objects_replaced, report.is_complete) == (0, True)
     assert {key: destination._objects[key] for key in keys} == former
     check_content(destination)
+
+
+class NotFinished(memory.MemoryOrigin):
+    """An origin that is away when a copy stores the last object."""
+
+    is_away = True
+
+    def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
+        if key == layout.FORMAT_KEY and self.is_away:
+            raise exception.UnavailableError("the origin is away")
+        return super().put_if_absent(key, buffers)
+
+
+def test_restore_whose_last_step_failed_has_what_was_written_since(
+    cloud: Cloud, origin: memory.MemoryOrigin
+) -> None:
+    destination = NotFinished()
+    with pytest.raises(exception.UnavailableError):
+        copy(origin, destination, is_restore=True)
+    cloud.writer.write("five ")
+    destination.is_away = False
+    assert copy(origin, destination, is_restore=True).is_complete
+    assert volume_text(destination, IN_USE) == TEXTS[IN_USE] + "five "
