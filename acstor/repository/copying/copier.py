@@ -226,7 +226,7 @@ class Copier:
             volume_id = root.name.removeprefix(layout.VOLUME_PREFIX)
             try:
                 content = settled(volume_id, content, self._seal)
-            except (*UNREADABLE, exception.ExhaustedError) as error:
+            except UNREADABLE as error:
                 self._report.add_damage(root.name, error.message)
                 self._report.refs_left += 1
                 return

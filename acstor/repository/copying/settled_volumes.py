@@ -47,7 +47,8 @@ def settled(volume_id: str, content: bytes, seal: Seal) -> bytes:
 
     :param seal: seals its log at the destination, where the log objects are already.
     :raises CorruptError: and the like when the record or its log is not readable.
-    :raises ExhaustedError: when there are no more epochs.
+    :raises UnsupportedError: when there are no more epochs, or a newer release wrote the record.
+    :raises ExhaustedError: when the destination is full.
     """
     record = VolumeRecord.parse(content, volume_id)
     logs, following, seals = record.logs, record.next, record.seals
@@ -58,7 +59,7 @@ def settled(volume_id: str, content: bytes, seal: Seal) -> bytes:
             logs = log_range.appended(logs, LogRange(volume_id, epoch, first, last))
         following, seals = slot + 1, (*seals, (epoch, slot))
     if record.epoch + EPOCHS_SKIPPED >= EPOCH_MAX:
-        raise exception.ExhaustedError(
+        raise exception.UnsupportedError(
             f"volume {volume_id} is in epoch {record.epoch}, behind which there are too few",
             hint="copy its content to a new volume",
         )

@@ -7,10 +7,14 @@ import pytest
 from acstor import exception
 from acstor.origin import base, memory
 from acstor.repository import layout
+from acstor.repository.copying.copier import Copier, CopySettings
+from acstor.repository.repository import Repository
+from acstor.repository.volumes.settling import Seal
 from tests.unit.repository.copying.cloud import (
     IN_USE,
     TEXTS,
     Cloud,
+    check,
     check_content,
     copy,
     volume_text,
@@ -68,3 +72,24 @@ def test_restore_whose_last_step_failed_has_what_was_written_since(
     destination.is_away = False
     assert copy(origin, destination, is_restore=True).is_complete
     assert volume_text(destination, IN_USE) == TEXTS[IN_USE] + "five "
+
+
+@pytest.mark.parametrize("takes_damaged", [False, True], ids=["whole", "with damage"])
+def test_restore_ends_where_there_is_no_room_for_a_seal(
+    cloud: Cloud, origin: memory.MemoryOrigin, takes_damaged: bool
+) -> None:
+    destination = memory.MemoryOrigin()
+
+    def full(_destination: base.Origin) -> Seal:
+        def seal(volume: str, epoch: int, first: int) -> tuple[int | None, int]:
+            raise exception.ExhaustedError("the origin is full")
+
+        return seal
+
+    settings = CopySettings(is_restore=True, takes_damaged=takes_damaged, workers=1)
+    with pytest.raises(exception.ExhaustedError):
+        Copier(cloud.repository, destination, settings, check=check, sealer_of=full).copy()
+    with pytest.raises(exception.NotFoundError):
+        Repository.open(destination)
+    assert copy(origin, destination, is_restore=True).is_complete
+    check_content(destination)
