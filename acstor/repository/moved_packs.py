@@ -8,6 +8,7 @@ names exists, or was moved with all that the manifest uses of it, to packs of wh
 
 import dataclasses
 import functools
+import graphlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
@@ -94,12 +95,18 @@ class Followed:
 
     def relied_on(self, pack: bytes) -> dict[str, str]:
         """Return name and key of every object in whose place a served pack would be needed."""
-        names = {layout.moved_name(pack.hex()): layout.moved_key(pack.hex())}
-        for target in self.targets[pack]:
-            if target in self.needed:
-                names[target.hex()] = layout.pack_key(target.hex())
-            elif layout.moved_name(target.hex()) not in names:
-                names.update(self.relied_on(target))
+        names: dict[str, str] = {}
+        following = [pack]
+        while following:
+            moved = following.pop().hex()
+            if layout.moved_name(moved) in names:
+                continue
+            names[layout.moved_name(moved)] = layout.moved_key(moved)
+            for target in self.targets[bytes.fromhex(moved)]:
+                if target in self.needed:
+                    names[target.hex()] = layout.pack_key(target.hex())
+                else:
+                    following.append(target)
         return names
 
 
@@ -138,13 +145,13 @@ class _Following:
 
     def run(self) -> Followed:
         for _ in range(HOPS_MAX):
-            movable = [
-                (pack, moved)
-                for pack in list(self._followed.needed)
+            movable = {
+                pack: moved
+                for pack in self._followed.needed
                 if (moved := self._find(pack)) is not None
-            ]
-            for pack, moved in movable:
-                self._move(pack, moved)
+            }
+            for pack in _ends_first(movable):
+                self._move(pack, movable[pack])
         return self._followed
 
     def _move(self, pack: bytes, moved: native.MovedPack) -> None:
@@ -166,6 +173,28 @@ class _Following:
             followed.hops[target] = max(
                 followed.hops.get(target, 0), followed.hops.get(pack, 0) + 1
             )
+
+
+def _ends_first(movable: Mapping[bytes, native.MovedPack]) -> list[bytes]:
+    """Return packs in an order in which each byte of them moves once: before what moves to them.
+
+    Else some would be followed further than readers follow.
+
+    :raises CorruptError: when they were moved in a circle.
+    """
+    targets = {
+        pack: [target for target in moved.targets() if target in movable]
+        for pack, moved in movable.items()
+    }
+    try:
+        return list(graphlib.TopologicalSorter(targets).static_order())
+    except graphlib.CycleError as error:
+        packs = [pack.hex() for pack in error.args[1]]
+        raise exception.CorruptError(
+            f"the objects {', '.join(map(layout.moved_key, packs[1:]))} name each other",
+            hint="no compaction makes such ones; look who writes to the origin, and remove them "
+            "where the packs of those names exist",
+        ) from error
 
 
 def _broken(followed: Followed, is_there: IsThere) -> set[bytes]:
