@@ -4,6 +4,7 @@ Decompressing what was compressed compares two implementations (RFD 19), so noth
 before it was read back.
 """
 
+import logging
 import mmap
 import struct
 import zlib
@@ -15,10 +16,17 @@ from acstor.origin import base
 from acstor.repository import layout, pack_filler, pack_reader
 from acstor.repository.gc.compaction_plan import Candidate
 from acstor.repository.pack_reader import DATA_OFFSET, RECORD_SIZE, StoredPack
+from acstor.repository.subjects import UNREADABLE
+
+LOG = logging.getLogger(__name__)
 
 ZSTD_LEVEL = 6
 """Level with which chunks are compressed that are expected to stay (RFD 19)."""
 
+_UNSOUND = (
+    "pack %s was read back otherwise than it was written: %s; nothing is moved to it; check the "
+    "memory of this machine and the origin"
+)
 _PLACE = struct.Struct("<III")
 """Offset, size with codec 0 (plain) above it, and checksum, in a record of a pack's table."""
 
@@ -60,6 +68,8 @@ class ChunkCopier:
         self._open: list[tuple[bytes, int]] = []
         """Source and position of each chunk of the pack that is being filled."""
         self._copies: defaultdict[bytes, Copies] = defaultdict(list)
+        self.unsound: set[bytes] = set()
+        """Sources that have copies in a pack that was read back otherwise than it was written."""
         self.packs = 0
         """Packs stored."""
         self.bytes_stored = 0
@@ -127,6 +137,7 @@ class ChunkCopier:
 
     def _close_pack(self) -> None:
         writer, self._writer = self._writer, None
+        chunks, self._open = self._open, []
         if writer is None or self._buffer is None:
             raise exception.InternalError("no pack is being filled")
         pack, size, records = writer.seal()
@@ -136,17 +147,19 @@ class ChunkCopier:
         key = layout.pack_key(pack.hex())
         with memoryview(self._buffer) as view, view[:size] as content:
             self._objects.put_if_absent(key, [content, table])
-        self._read_back(pack)
         self.packs += 1
         self.bytes_stored += size + len(table)
+        if not self._is_read_back(pack):
+            self.unsound.update(source for source, _ in chunks)
+            return
         by_source: defaultdict[bytes, list[tuple[int, int]]] = defaultdict(list)
-        for after, (source, before) in enumerate(self._open):
+        for after, (source, before) in enumerate(chunks):
             by_source[source].append((before, after))
-        self._open = []
         for source, positions in by_source.items():
             self._copies[source].append((pack, records, positions))
 
-    def _read_back(self, pack: bytes) -> None:
+    def _is_read_back(self, pack: bytes) -> bool:
+        """Return whether a new pack is what was written; what is wrong is logged."""
         try:
             found = pack_reader.read_pack(self._objects, pack)
             unsound = found.find_unsound(self._objects, lambda size: None)
@@ -155,12 +168,13 @@ class ChunkCopier:
                 f"pack {pack.hex()} was deleted while it was being made",
                 hint="another compaction has begun on this host; let it end, then repeat this one",
             ) from error
+        except UNREADABLE as error:
+            LOG.error(_UNSOUND, pack.hex(), error)
+            return False
         if unsound:
-            raise exception.CorruptError(
-                f"pack {pack.hex()} was read back otherwise than it was written: {len(unsound)} "
-                "chunks are not what their digests say",
-                hint="check the memory of this machine and the origin; nothing was moved to it",
-            )
+            wrong = f"{len(unsound)} chunks are not what their digests say"
+            LOG.error(_UNSOUND, pack.hex(), wrong)
+        return not unsound
 
 
 def _table_of(pack: pack_reader.Pack) -> native.ChunkRecords:

@@ -160,7 +160,10 @@ class Compactor:
         report.packs += copier.packs
         report.bytes_written += copier.bytes_stored
         for one, table in copied:
-            self._publish(one, table, copier)
+            if one.pack in copier.unsound:
+                report.damaged += 1
+            else:
+                self._publish(one, table, copier)
 
     def _new_copier(self, pack_class: str) -> ChunkCopier:
         return ChunkCopier(

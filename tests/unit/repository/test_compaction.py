@@ -182,6 +182,42 @@ def test_damaged_pack_is_not_moved(repository: Repository) -> None:
     assert first not in moved(repository)
 
 
+class UnsoundCopies(memory.MemoryOrigin):
+    """An origin that stores something else once it is asked to."""
+
+    is_bad = False
+
+    def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
+        if self.is_bad and key.startswith(layout.PACK_PREFIX):
+            self.is_bad = False
+            content = bytearray(b"".join(map(bytes, buffers)))
+            for at in range(4096, 4096 + CHUNK_SIZE, 64):
+                content[at] ^= 1
+            buffers = [content]
+        return super().put_if_absent(key, buffers)
+
+
+@pytest.mark.parametrize("pack_size", [4, 1], ids=["at the end", "between"])
+def test_packs_stay_whose_copies_are_unsound(pack_size: int) -> None:
+    """Whichever new pack it is: the packs with chunks in it are left, and the others moved."""
+    origin = UnsoundCopies()
+    repository = sparse(origin)
+    before = packs(repository)
+    plan = Compactor(repository, "a", LIMITS).plan()
+    compactor = Compactor(repository, "a", Limits(pack_size=pack_size * CHUNK_SIZE))
+    joined = [plan.candidates]
+    origin.is_bad = True
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Plan, "batches", lambda self, limits: iter(joined))
+        report = compactor.compact(plan)
+    unsound = 2 if pack_size > 1 else 1
+    assert (report.moved, report.damaged) == (2 - unsound, unsound)
+    assert len(moved(repository) & before) == 2 - unsound
+    for pack in moved(repository):
+        assert len(moved_packs.load_moved(origin, bytes.fromhex(pack))) == 1
+    check_afterwards(repository)
+
+
 def test_chunks_are_moved_again_and_only_as_often_as_readers_follow() -> None:
     repository = open_repository(memory.MemoryOrigin())
     register(repository, 0, disk(*FULL))
