@@ -25,6 +25,8 @@ SMALL_COUNT = 10
 """Small packs of a class from which on they are joined."""
 SMALL_SIZE = 4 << 20
 """Bytes below which a pack is small."""
+BATCH_COUNT = 4096
+"""Most packs that are moved together: their tables are in memory, and a record names them all."""
 IMAGE = PACK_CLASS
 VOLUME = "volume"
 
@@ -93,14 +95,16 @@ class Plan:
         return sum(one.live_bytes for one in self.candidates)
 
     def batches(self, limits: Limits) -> Iterator[Sequence[Candidate]]:
-        """Yield packs that are moved together: of one class, and as much as fills one new pack."""
+        """Yield packs that are moved together: of one class, as much as fills one new pack."""
         batch: list[Candidate] = []
+        size = 0
         for one in self.candidates:
-            size = sum(other.live_bytes for other in batch) + one.live_bytes
-            if batch and (size > limits.pack_size or batch[0].pack_class != one.pack_class):
+            is_full = size + one.live_bytes > limits.pack_size or len(batch) == BATCH_COUNT
+            if batch and (is_full or batch[0].pack_class != one.pack_class):
                 yield batch
-                batch = []
+                batch, size = [], 0
             batch.append(one)
+            size += one.live_bytes
         if batch:
             yield batch
 

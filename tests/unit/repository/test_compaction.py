@@ -10,7 +10,14 @@ from acstor.origin import base, memory
 from acstor.repository import accounting, layout, moved_packs, pack_reader, upgrade
 from acstor.repository.gc import claim, compaction_record
 from acstor.repository.gc.compaction import Compactor, Report
-from acstor.repository.gc.compaction_plan import Candidate, Limits, Plan, Reason, _chosen
+from acstor.repository.gc.compaction_plan import (
+    BATCH_COUNT,
+    Candidate,
+    Limits,
+    Plan,
+    Reason,
+    _chosen,
+)
 from acstor.repository.gc.condemnation import State, Tombstone
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.gc.marking import Marked, Marker
@@ -277,6 +284,13 @@ def test_batches_are_of_one_class_and_fill_a_pack() -> None:
     other = Candidate(bytes(32), "volume", size, size, size, [])
     batches = list(Plan((*some, other)).batches(Limits()))
     assert [len(batch) for batch in batches] == [2, 2, 1]
+
+
+def test_batches_have_as_many_packs_as_a_record_names() -> None:
+    tiny = Candidate(bytes(32), "volume", 5000, 100, 100, [])
+    batches = list(Plan((tiny,) * 10_000).batches(Limits()))
+    assert [len(batch) for batch in batches] == [BATCH_COUNT, BATCH_COUNT, 10_000 - 2 * BATCH_COUNT]
+    assert BATCH_COUNT < compaction_record.PACKS_MAX
 
 
 def test_accounts_add_up_whatever_has_moved(repository: Repository) -> None:
