@@ -91,6 +91,8 @@ class Hold:
 class HoldKeeper:
     """A hold that is renewed, as a context.
 
+    It is written from the reserve where the origin is full: somebody copies it before room is made.
+
     :param holder: host and process that copies; for people.
     :param renewal_seconds: between two renewals.
     """
@@ -117,7 +119,8 @@ class HoldKeeper:
 
         :raises UnavailableError: when the origin cannot be reached.
         """
-        ref_replacement.replace(self._refs, self.name, self._first.encode())
+        with self._refs.freeing(is_beginning=True):
+            ref_replacement.replace(self._refs, self.name, self._first.encode())
         self._thread.start()
         return self
 
@@ -166,7 +169,8 @@ class HoldKeeper:
 
         self.check()
         try:
-            ref_replacement.change(self._refs, self.name, renewed)
+            with self._refs.freeing(is_beginning=True):
+                ref_replacement.change(self._refs, self.name, renewed)
         except exception.ConflictError as error:
             self._lapse = error
             raise
@@ -207,7 +211,9 @@ def _holding(refs: RefStore, names: list[str], host: str, now: float) -> Iterato
         first_seen = hold.seen.get(host)
         if first_seen is None or first_seen > now:
             noted = dataclasses.replace(hold, seen={**hold.seen, host: now})
-            with contextlib.suppress(exception.ConflictError):  # renewed, or removed
+            # From the reserve: without the note a hold that is over never ends, nor a full origin's
+            # lack of room. A conflict: it was renewed, or removed.
+            with contextlib.suppress(exception.ConflictError), refs.freeing():
                 refs.swap_ref(name, ref.token, noted.encode())
         elif now - first_seen >= hold.lease_seconds:
             try:

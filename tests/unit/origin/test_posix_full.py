@@ -12,6 +12,7 @@ from acstor import exception
 from acstor.origin import base, posix, posix_reserve
 from acstor.repository import layout
 from acstor.repository.gc.garbage import Collector
+from acstor.repository.gc.hold import LEASE_SECONDS, Hold, HoldKeeper
 from acstor.repository.repository import Repository
 from tests.unit.repository import images
 
@@ -148,6 +149,34 @@ def test_registration_goes_on_once_there_is_room(root: str) -> None:
         origin.delete(f"logs/{number}")
     images.register(repository, 1, content, settings)
     assert images.read_back(repository, 1) == content
+
+
+def test_full_origin_is_held_while_it_is_copied(root: str) -> None:
+    origin = posix.PosixOrigin(root)
+    repository = repository_with_garbage(origin)
+    assert collector(repository).collect().condemned == COLLECTED
+    fill(origin)
+    with HoldKeeper(origin, "h1:7") as keeper:
+        report = collector(repository).collect()
+        assert (report.holds, report.deleted) == (1, 0)
+        keeper.renew()
+    assert collector(repository).collect().deleted == COLLECTED
+
+
+def test_hold_of_a_copy_that_was_killed_ends_in_a_full_origin(root: str) -> None:
+    origin = posix.PosixOrigin(root)
+    repository = repository_with_garbage(origin)
+    assert collector(repository).collect().condemned == COLLECTED
+    origin.swap_ref(layout.condemned_ref("f" * 64), None, Hold("h1:7").encode())
+    fill(origin)
+    content = bytes(posix_reserve.FILE_BYTES // 2)
+    with origin.freeing(is_beginning=True):
+        until_full(lambda number: origin.swap_ref(f"gc/{number}", None, content))
+    for _ in range(2):
+        until_full(lambda number: origin.put_if_absent(f"filler/last/{number}", [b"1"]))
+    for now, deleted in ((0.0, 0), (LEASE_SECONDS, COLLECTED)):
+        report = Collector(repository, "host", 0.0, clock=lambda now=now: now).collect()
+        assert report.deleted == deleted
 
 
 def test_beginnings_leave_half_of_the_reserve(root: str) -> None:
