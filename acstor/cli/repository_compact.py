@@ -22,8 +22,9 @@ class CompactRepository(lister.Lister):
 
     What is needed is copied, verified, to new packs; collections ([gc] grace apart) then delete the
     old ones. Images and volumes go on, and no manifest changes. [gc] compact_dead_share and
-    compact_live_share_max say which packs. Killed at any moment it leaves nothing but what a
-    collection deletes. One compaction at a time runs on a host; the later one ends the other.
+    compact_live_share_max say which packs. Killed at any moment it leaves nothing but what
+    collections delete once the next compaction on this host has begun. One compaction at a time
+    runs on a host; the later one ends the other.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

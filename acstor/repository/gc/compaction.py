@@ -126,7 +126,7 @@ class Compactor:
         self._record.begin([one.pack for one in batch])
         try:
             self._move_named(batch)
-        except exception.AcstorError:
+        except (exception.AcstorError, KeyboardInterrupt):
             self._abandon()
             raise
         self._record.end()

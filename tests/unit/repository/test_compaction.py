@@ -462,13 +462,18 @@ def check_afterwards(repository: Repository) -> None:
     assert list(repository.origin.list_refs(layout.COMPACTION_PREFIX)) == []
 
 
-def test_compaction_that_fails_leaves_its_copies_to_collections(repository: Repository) -> None:
+@pytest.mark.parametrize(
+    "error", [exception.UnavailableError("away"), KeyboardInterrupt()], ids=["away", "interrupted"]
+)
+def test_compaction_that_fails_leaves_its_copies_to_collections(
+    repository: Repository, error: BaseException
+) -> None:
     before = packs(repository)
 
     def fail(size: int) -> None:
-        raise exception.UnavailableError("the origin is away")
+        raise error
 
-    with pytest.raises(exception.UnavailableError):
+    with pytest.raises(type(error)):
         Compactor(repository, "a", LIMITS, pace=fail).compact()
     assert list(repository.origin.list_refs(layout.COMPACTION_PREFIX)) == []
     collect(repository)
