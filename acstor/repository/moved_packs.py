@@ -125,6 +125,8 @@ def follow(needed: Mapping[bytes, Runs], find: FindMoved, is_there: IsThere) -> 
         followed = _Following(needed, find, is_there, kept).run()
         broken = _broken(followed, is_there) - kept
         if not broken:
+            for pack in _spare(followed, needed, is_there):
+                del followed.needed[pack]
             return followed
         kept |= broken
 
@@ -199,10 +201,7 @@ def _ends_first(movable: Mapping[bytes, native.MovedPack]) -> list[bytes]:
 
 def _broken(followed: Followed, is_there: IsThere) -> set[bytes]:
     """Return the packs that exist and would rely on one that does not."""
-    sources: defaultdict[bytes, set[bytes]] = defaultdict(set)
-    for pack, targets in followed.targets.items():
-        for target in targets:
-            sources[target].add(pack)
+    sources = _sources(followed)
     missing = [pack for pack in sources if pack in followed.needed and not is_there(pack)]
     broken: set[bytes] = set()
     seen: set[bytes] = set()
@@ -217,6 +216,31 @@ def _broken(followed: Followed, is_there: IsThere) -> set[bytes]:
             else:
                 missing.append(source)
     return broken
+
+
+def _spare(followed: Followed, needed: Mapping[bytes, Runs], is_there: IsThere) -> list[bytes]:
+    """Return the packs that do not exist and nobody misses: what was moved to them stays."""
+    sources = _sources(followed)
+    spare = []
+    for pack in followed.needed:
+        following, seen = ([] if is_there(pack) else [pack]), set[bytes]()
+        while following and following[-1] not in needed:
+            last = following.pop()
+            seen.add(last)
+            gone = [one for one in sources[last] if not is_there(one)]
+            following.extend(one for one in gone if one not in seen)
+        if seen and not following:
+            spare.append(pack)
+    return spare
+
+
+def _sources(followed: Followed) -> defaultdict[bytes, set[bytes]]:
+    """Return the packs from which something was moved to each pack."""
+    sources: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    for pack, targets in followed.targets.items():
+        for target in targets:
+            sources[target].add(pack)
+    return sources
 
 
 def merged(runs: Runs) -> Runs:

@@ -49,6 +49,12 @@ def test_pack_stays_needed_that_readers_would_have_to_follow_too_far(others: set
     assert name(0) not in found.served
 
 
+def test_copies_that_are_gone_are_not_missed_where_the_pack_is_there() -> None:
+    assert set(followed({0}, {0: (1,), 1: (2,)}, {0}).needed) == {name(0)}
+    assert set(followed({0}, {0: (1,), 1: (2,)}, set()).needed) == {name(2)}
+    assert set(followed({0, 1}, {0: (1,)}, {0}).needed) == {name(0), name(1)}
+
+
 def test_packs_that_name_each_other_are_refused() -> None:
     with pytest.raises(exception.CorruptError, match="name each other"):
         followed({0, 1}, {0: (1,), 1: (0,)}, {0, 1})

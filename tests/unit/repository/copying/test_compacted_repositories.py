@@ -84,3 +84,17 @@ def test_damaged_list_of_moved_chunks_is_named(source: Repository) -> None:
     (manifest,) = keys(source, layout.MANIFEST_PREFIX)
     assert manifest in report.damages
     assert "moved" in report.damages[manifest].what
+
+
+def test_packs_stay_whose_copies_are_gone(source: Repository) -> None:
+    """A compaction that was stopped before it published a list may do so when they are gone."""
+    former = keys(source, layout.PACK_PREFIX)
+    compact(source)
+    for key in keys(source, layout.PACK_PREFIX) - former:
+        source.origin.delete(key)
+    destination = memory.MemoryOrigin()
+    report = copy(source.origin, destination)
+    assert (report.is_complete, report.damages, report.refs_left) == (True, {}, 0)
+    copied = Repository.open(destination)
+    assert keys(copied, layout.PACK_PREFIX) == former
+    assert read_back(copied, 1) == disk(*KEPT)
