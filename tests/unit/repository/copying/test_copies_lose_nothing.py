@@ -1,4 +1,4 @@
-"""What a copy must not take away: sound objects, later writes, and volumes for want of room."""
+"""Copies take away no sound object, no later write, and no volume for want of room."""
 
 from collections.abc import Sequence
 
