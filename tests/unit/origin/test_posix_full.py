@@ -1,6 +1,7 @@
 """A file system without space: what leads to more space is done all the same."""
 
 import dataclasses
+import itertools
 import os
 import pathlib
 import subprocess
@@ -175,7 +176,7 @@ def test_hold_of_a_copy_that_was_killed_ends_in_a_full_origin(root: str) -> None
     for _ in range(2):
         until_full(lambda number: origin.put_if_absent(f"filler/last/{number}", [b"1"]))
     for now, deleted in ((0.0, 0), (LEASE_SECONDS, COLLECTED)):
-        report = Collector(repository, "host", 0.0, clock=lambda now=now: now).collect()
+        report = Collector(repository, "host", 0.0, clock=itertools.repeat(now).__next__).collect()
         assert report.deleted == deleted
 
 

@@ -1,6 +1,7 @@
 """Following moves: no further than readers do, and whatever else is needed of the packs between."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import cast
 
 import pytest
@@ -28,7 +29,7 @@ class MovedTo:
 
 
 def followed(
-    needed: set[int], moves: dict[int, tuple[int, ...]], present: set[int]
+    needed: set[int], moves: Mapping[int, tuple[int, ...]], present: set[int]
 ) -> moved_packs.Followed:
     lists = {name(pack): MovedTo(tuple(map(name, targets))) for pack, targets in moves.items()}
     return moved_packs.follow(
