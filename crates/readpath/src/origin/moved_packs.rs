@@ -45,9 +45,9 @@ impl Kept {
 
     fn keep(&mut self, moved: &Arc<MovedPack>) {
         let former = self.packs.insert(moved.pack(), (moved.clone(), self.clock));
-        if former.is_none() {
-            self.bytes += moved.memory_bytes();
-        }
+        // Another one than before, where the origin has been tampered with.
+        self.bytes -= former.map_or(0, |(former, _)| former.memory_bytes());
+        self.bytes += moved.memory_bytes();
         while self.bytes > MOVED_PACKS_BYTES_MAX && self.packs.len() > 1 {
             let others = self.packs.iter().filter(|(pack, _)| **pack != moved.pack());
             let oldest = others.min_by_key(|(_, (_, used))| *used).map(|(pack, _)| *pack);
@@ -344,6 +344,19 @@ mod tests {
         let (found, error) = read_chunks(&origin, &moved, pack(1), &WANTED[..1]);
         assert_eq!(found, [None]);
         assert_eq!(error.unwrap().kind(), acstor_types::ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn test_list_that_takes_the_place_of_another_counts_as_it_is() {
+        let (mut origin, moved) = (compacted(), MovedPacks::new(RUN_BYTES_MAX));
+        assert_eq!(read_chunks(&origin, &moved, pack(1), &WANTED[..1]).0, [Some(10)]);
+        let places: Vec<_> = (1..=1024).map(|at| (at * 4096, 0, 4096)).collect();
+        origin.move_pack(pack(1), &[pack(2)], &places);
+        // The list that is kept does not have this chunk, so that it is read again.
+        assert_eq!(read_chunks(&origin, &moved, pack(1), &[(10, 40_960)]).0, [Some(10)]);
+        let kept = moved.kept.lock();
+        let bytes: usize = kept.packs.values().map(|(moved, _)| moved.memory_bytes()).sum();
+        assert_eq!(kept.bytes, bytes);
     }
 
     #[test]
