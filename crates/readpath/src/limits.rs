@@ -27,6 +27,9 @@ pub const PAGE_READS_OF_OTHERS_MAX: usize = 8;
 pub const PAGE_WINDOW: u32 = 16;
 /// Calls of the origin for pages that somebody waits for, at a time: as many as threads read chunks.
 pub const PAGE_CALLS_MAX: usize = 4;
+/// Calls of the origin that make manifests whole, at a time, those counted that nobody waits for any more:
+/// one is under way, and one that never returns does not end the work.
+pub const COMPLETION_CALLS_MAX: usize = 2;
 /// Attempts at a page of which the origin, which answers, has other bytes or none.
 pub const PAGE_ATTEMPTS_MAX: u32 = 3;
 /// Fetches, one after the other, that bring a page: those of the index above it, at most five, and its own.

@@ -10,7 +10,6 @@ use acstor_manifest::PageCache;
 use acstor_types::{Digest, DiskId};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::fetch::outcome::PageFetch;
 use crate::fetch::sources::Sources;
 use crate::limits;
 use crate::pages::page_failure::PageFailure;
@@ -29,7 +28,8 @@ pub(crate) struct Completion {
 #[derive(Default)]
 struct Pass {
     cursor: Cursor,
-    /// Names of its levels: another manifest is begun anew.
+    /// Number of its files, and names of its levels: what is in others is begun anew.
+    files: u64,
     names: Vec<Digest>,
     /// True if pages were passed over.
     has_gaps: bool,
@@ -110,7 +110,7 @@ impl Completion {
             }
             Ok(None) if pass.has_gaps => pass.put_off(),
             Ok(None) => {
-                attachment.set_complete(true);
+                attachment.set_complete(pass.files);
                 false
             }
             // The local disk may do better later.
@@ -123,7 +123,10 @@ impl Completion {
         attachment: &Arc<Attachment>,
         pass: &mut Pass,
     ) -> Result<Option<Hole>, ()> {
-        let attachment = attachment.clone();
+        let (attachment, files) = (attachment.clone(), attachment.files());
+        if files != pass.files {
+            *pass = Pass { files, ..Pass::default() };
+        }
         let (cursor, names) = (pass.cursor, pass.names.clone());
         let look = move || {
             let Some(manifest) = attachment.paged().map_err(drop)? else { return Ok(None) };
@@ -134,7 +137,7 @@ impl Completion {
         let looked = self.sources.runtime.spawn_blocking(look).await.map_err(drop)?;
         let Some((hole, names)) = looked? else { return Ok(None) };
         if names != pass.names {
-            *pass = Pass { names, ..Pass::default() };
+            *pass = Pass { files, names, ..Pass::default() };
         }
         Ok(hole)
     }
@@ -148,10 +151,9 @@ impl Completion {
     async fn fetch(&self, hole: Hole, pass: &mut Pass) -> bool {
         let fetches = &self.sources.page_fetches;
         let (recoveries, started) = (fetches.recoveries(), Instant::now());
-        let (window, reason) = (hole.window, PageFetch::Background);
         // What guests need stays in the cache, and here counts what is in the file.
         let pages = Arc::new(PageCache::new(limits::PASS_PAGES_BYTES));
-        match fetches.call(&hole.level, window, &pages, reason, ()).await {
+        match fetches.complete(&hole.level, hole.window, &pages).await {
             Ok(Fetched { left, .. }) => {
                 pass.attempts = 0;
                 pass.cursor = hole.next;
@@ -183,6 +185,7 @@ impl Pass {
     /// Begins anew, but not now; returns that there is nothing to do at once.
     fn put_off(&mut self) -> bool {
         *self = Pass {
+            files: self.files,
             names: std::mem::take(&mut self.names),
             again_at: Some(Instant::now() + limits::COMPLETION_RETRY),
             ..Pass::default()

@@ -12,7 +12,7 @@ use acstor_selection::Backoff;
 use acstor_types::ErrorKind;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::fetch::outcome::PageFetch;
@@ -44,6 +44,8 @@ pub(crate) struct PageFetches {
     wait_time: Duration,
     /// One per call for somebody who waits.
     permits: Arc<Semaphore>,
+    /// One per call for nobody.
+    permits_of_completion: Arc<Semaphore>,
     turns: PageTurns,
     /// True while the local disk does not take pages, so that this is told of once.
     is_unwritable: AtomicBool,
@@ -70,6 +72,7 @@ impl PageFetches {
             call_time: config.origin_deadline,
             wait_time: config.read_deadline,
             permits: Arc::new(Semaphore::new(limits::PAGE_CALLS_MAX)),
+            permits_of_completion: Arc::new(Semaphore::new(limits::COMPLETION_CALLS_MAX)),
             turns: PageTurns::default(),
             is_unwritable: AtomicBool::new(false),
         }
@@ -136,6 +139,25 @@ impl PageFetches {
         }
     }
 
+    /// Fetches pages that nobody waits for, through `cache`; waits while as many calls as may be have not
+    /// returned, however long ago they were given up: each holds a thread that the local disk is read by.
+    ///
+    /// # Errors
+    /// [`PageFailure`].
+    ///
+    /// # Cancel safety
+    /// As of [`PageFetches::bring`].
+    pub(crate) async fn complete(
+        self: &Arc<Self>,
+        level: &Level,
+        window: Range<u32>,
+        cache: &Arc<PageCache>,
+    ) -> Result<Fetched, PageFailure> {
+        let permit = self.permits_of_completion.clone().acquire_owned().await;
+        let permit = permit.map_err(|_| PageFailure::Stopped)?;
+        self.call(level, window, cache, PageFetch::Background, permit).await
+    }
+
     async fn fetch(
         self: &Arc<Self>,
         level: &Level,
@@ -154,13 +176,13 @@ impl PageFetches {
     ///
     /// # Cancel safety
     /// As of [`PageFetches::bring`].
-    pub(crate) async fn call<H: Send + 'static>(
+    async fn call(
         self: &Arc<Self>,
         level: &Level,
         window: Range<u32>,
         cache: &Arc<PageCache>,
         reason: PageFetch,
-        held: H,
+        held: OwnedSemaphorePermit,
     ) -> Result<Fetched, PageFailure> {
         if let OriginAdmission::Wait(_) = self.queue.health.admit(Instant::now()) {
             return Err(PageFailure::Down);

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_manifest::PAGE_LEN;
+use acstor_runclock::TICK;
 use acstor_types::{Digest, ErrorKind};
 use tempfile::NamedTempFile;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 use super::image::CHUNK;
 use super::paged_image::PagedImage;
@@ -43,9 +44,7 @@ impl Disk {
         let size = CHUNKS * CHUNK as u64;
         let image = PagedImage::register(1, size, 0..CHUNKS, "packs", &world.origin);
         world.origin.put_manifest(image.header().name(), &image.bytes);
-        let mut file = NamedTempFile::new().unwrap();
-        file.write_all(&image.bytes[..PAGE_LEN]).unwrap();
-        file.as_file().set_len(image.bytes.len() as u64).unwrap();
+        let file = front(&image);
         let view = offer(&world, &image, open(&file));
         Disk { world, image, file, view }
     }
@@ -100,6 +99,14 @@ impl Disk {
     async fn is_whole(&self) {
         until(|| self.metric("acstor_manifests_partial") == 0).await;
     }
+}
+
+/// A file with the header of a manifest and holes for the other pages.
+fn front(image: &PagedImage) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(&image.bytes[..PAGE_LEN]).unwrap();
+    file.as_file().set_len(image.bytes.len() as u64).unwrap();
+    file
 }
 
 fn offer(world: &World, image: &PagedImage, file: File) -> Arc<dyn BlockView> {
@@ -182,6 +189,41 @@ async fn test_manifest_is_made_whole_from_where_another_process_was_killed() {
         disk.read(chunk).await;
     }
     assert!(disk.content() == disk.image.bytes, "the page in part was fetched when it was needed");
+}
+
+#[tokio::test]
+async fn test_manifest_in_another_file_is_made_whole_from_the_beginning() {
+    let disk = Disk::new();
+    // One call brings what the first file lacks.
+    let most = disk.image.bytes.len() - PAGE_LEN;
+    disk.file.as_file().write_all_at(&disk.image.bytes[..most], 0).unwrap();
+    disk.world.origin.hold_manifests();
+    disk.complete();
+    until(|| disk.calls() == 1).await;
+    let other = front(&disk.image);
+    let _view = offer(&disk.world, &disk.image, other.reopen().unwrap());
+    disk.world.origin.release_manifests();
+    disk.is_whole().await;
+    assert!(std::fs::read(other.path()).unwrap() == disk.image.bytes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_origin_that_hangs_keeps_few_threads_while_a_manifest_is_to_be_whole() {
+    let disk = Disk::new();
+    disk.world.origin.hold_manifests();
+    disk.complete();
+    let given_up = || disk.metric("acstor_manifest_fetch_failures_total");
+    // While a thread waits time passes only so.
+    while given_up() < limits::COMPLETION_CALLS_MAX as u64 {
+        advance(TICK).await;
+    }
+    for _ in 0..6000 {
+        advance(TICK).await;
+    }
+    assert_eq!(disk.calls(), limits::COMPLETION_CALLS_MAX);
+    disk.world.origin.release_manifests();
+    disk.is_whole().await;
+    assert!(disk.content() == disk.image.bytes);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@
 //! [`crate::limits::MANIFEST_IDLE`]. Nothing else of the disk is dropped: pins, working set and records stay.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use acstor_manifest::PageCache;
@@ -30,6 +30,13 @@ use crate::view::manifest_health::ManifestHealth;
 use crate::view::manifest_source::{ManifestFault, ManifestSource};
 use crate::view::wanted_chunks::WantedChunks;
 use crate::{ReadError, ReadPathError};
+
+/// Number that the files of a manifest had last, of all attachments: no others ever have the same.
+static LAST_FILES: AtomicU64 = AtomicU64::new(0);
+
+fn new_files() -> u64 {
+    LAST_FILES.fetch_add(1, Ordering::Relaxed) + 1
+}
 
 /// Records of a disk that are kept whether or not its manifest is in memory.
 #[derive(Debug)]
@@ -68,8 +75,10 @@ pub(crate) struct Attachment {
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
     /// And before it by the one who is not a guest.
     pub(crate) turn_of_others: Arc<tokio::sync::Mutex<()>>,
-    /// True once all pages of the manifest were found in its file.
-    is_complete: AtomicBool,
+    /// Number of the files in which the manifest is now: others have another.
+    files: AtomicU64,
+    /// Number of those in which all pages were found.
+    complete_files: AtomicU64,
 }
 
 /// Place of a manifest while it is not in memory.
@@ -114,7 +123,8 @@ impl Attachment {
             used_at: Mutex::new(Instant::now()),
             turn: Arc::default(),
             turn_of_others: Arc::default(),
-            is_complete: AtomicBool::new(false),
+            files: AtomicU64::new(new_files()),
+            complete_files: AtomicU64::new(0),
         }
     }
 
@@ -241,7 +251,6 @@ impl Attachment {
         pages: &Arc<PageCache>,
     ) -> Result<(), ReadPathError> {
         let mut kept = self.manifest.lock();
-        self.set_complete(false);
         let view = self.view.load_full();
         let is_same = kept.digest == digest;
         // The pages of the same manifest may be in another file, which is whole.
@@ -273,6 +282,7 @@ impl Attachment {
             *kept = Kept { digest, source };
             self.records.health.reset();
         }
+        self.note_new_files();
         Ok(())
     }
 
@@ -331,14 +341,23 @@ impl Attachment {
         source.map_or(Ok(None), |source| source.read_paged())
     }
 
-    /// Returns whether the manifest was found to be whole on this host.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.is_complete.load(Ordering::Acquire)
+    /// Number of the files in which the manifest is now, to be read before they are.
+    pub(crate) fn files(&self) -> u64 {
+        self.files.load(Ordering::Acquire)
     }
 
-    /// Notes whether the manifest is whole on this host.
-    pub(crate) fn set_complete(&self, is_complete: bool) {
-        self.is_complete.store(is_complete, Ordering::Release);
+    fn note_new_files(&self) {
+        self.files.store(new_files(), Ordering::Release);
+    }
+
+    /// Returns whether the manifest was found to be whole on this host.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete_files.load(Ordering::Acquire) == self.files()
+    }
+
+    /// Notes that the manifest is whole in the files of that number, which others may have replaced.
+    pub(crate) fn set_complete(&self, files: u64) {
+        self.complete_files.store(files, Ordering::Release);
     }
 
     /// Brings a manifest that is at hand into memory for as long as its view is held.
@@ -357,6 +376,7 @@ impl Attachment {
         let view = self.disk_view(manifest, sources).map_err(|fault| self.refused(fault))?;
         let view = Arc::new(view);
         self.view.store(Some(view.clone()));
+        self.note_new_files();
         self.records.health.reset();
         Ok(view)
     }
