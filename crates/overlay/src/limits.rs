@@ -1,6 +1,8 @@
 //! Named maxima. A value from disk, network or a guest is compared with these before anything is
 //! allocated.
 
+use acstor_types::limits;
+
 /// Longest read that is answered, bytes.
 pub const READ_BYTES_MAX: usize = 64 << 20;
 /// Most payload of one record of the local log, bytes; a longer write becomes several records.
@@ -71,6 +73,10 @@ pub(crate) const FOLD_PACK_BYTES_MIN: usize = 1 << 20;
 /// Pages of the manifests below a volume up to which a fold looks through them for chunks that it need not
 /// store: those of some 20 GiB of data, read in tens of milliseconds.
 pub(crate) const FOLD_SEARCH_PAGES_MAX: u64 = 4096;
+/// Largest manifest that a fold makes, bytes: what hosts and the repository read, of either format
+/// (`SIZE_MAX` of `acstor/repository/disk_manifest.py`).
+pub(crate) const FOLD_MANIFEST_BYTES_MAX: u64 =
+    limits::MANIFEST_CHUNKS_MAX * 40 + limits::MANIFEST_PACKS_MAX as u64 * 32 + 96;
 /// Bytes of the manifest that each log object pays for: with fewer objects, a fold waits.
 pub(crate) const FOLD_MANIFEST_BYTES_PER_OBJECT: u64 = 16 << 10;
 /// Objects from which every volume is folded.

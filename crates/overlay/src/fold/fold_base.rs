@@ -10,6 +10,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 
 use crate::OverlayError;
+use crate::limits::FOLD_MANIFEST_BYTES_MAX;
 
 /// Chunks that are not as in the base, with their places; `None`: of zeros.
 pub(super) type Changes<P> = BTreeMap<u64, Option<(Digest, P)>>;
@@ -25,12 +26,25 @@ impl Made {
     /// Takes a manifest of format 2 out of memory.
     ///
     /// # Errors
+    /// [`OverlayError::Invalid`] when nobody would read it, so that the record never names it;
     /// [`OverlayError::Io`] when it cannot be written to memory.
     pub(super) fn of(mut built: Built<Cursor<Vec<u8>>>) -> Result<Made, OverlayError> {
+        check_len(built.header().len_bytes())?;
         let digest = built.header().name();
         let content = built.to_bytes();
         let content = content.map_err(|error| OverlayError::io("make a manifest", error))?;
         Ok(Made { digest, content: Bytes::from(content) })
+    }
+}
+
+/// Refuses a manifest of a length that nobody reads.
+fn check_len(len: u64) -> Result<(), OverlayError> {
+    match len <= FOLD_MANIFEST_BYTES_MAX {
+        true => Ok(()),
+        false => Err(OverlayError::Invalid(format!(
+            "the volume has so much content that its manifest has {len} bytes, and hosts take \
+             {FOLD_MANIFEST_BYTES_MAX} at most: keep some of it in another volume"
+        ))),
     }
 }
 
@@ -88,4 +102,17 @@ pub(super) trait FoldBase {
         chunk_size: ChunkSize,
         size_bytes: u64,
     ) -> Result<Made, OverlayError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifests_are_as_long_as_hosts_and_the_repository_read() {
+        assert_eq!(FOLD_MANIFEST_BYTES_MAX, 2_818_572_384);
+        assert!(check_len(FOLD_MANIFEST_BYTES_MAX).is_ok());
+        let refused = check_len(FOLD_MANIFEST_BYTES_MAX + 1).unwrap_err().to_string();
+        assert!(refused.contains("2818572385 bytes, and hosts take 2818572384"), "{refused}");
+    }
 }
