@@ -150,9 +150,14 @@ def running_peers(directory: pathlib.Path) -> Iterator[dict[str, Server]]:
 
 
 @contextlib.contextmanager
-def running_volumes(directory: pathlib.Path) -> Iterator[tuple[Host, dict[str, Server]]]:
-    """Serve all volumes by one data plane."""
-    with cloud_in(directory) as cloud:
+def running_volumes(
+    directory: pathlib.Path, origin_url: str | None = None
+) -> Iterator[tuple[Host, dict[str, Server]]]:
+    """Serve all volumes by one data plane.
+
+    :param origin_url: None: a directory on the same disk.
+    """
+    with cloud_in(directory, origin_url) as cloud:
         store = {"capacity": str(2 * SIZE)}
         host = cloud.add_host(agent=False, store=store)
         disk = directory / "image.raw"

@@ -13,7 +13,7 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from acstor.exception import AcstorError
 from testbed import boot_trace
@@ -51,23 +51,45 @@ def replay(
     descriptor = os.open(disk, flags)
     # O_DIRECT wants memory that is aligned, which anonymous mappings are.
     buffer = mmap.mmap(-1, max(read.length for read in trace.reads))
-    latencies = []
-    started = ended = time.perf_counter()
+
+    def read(offset: int, length: int) -> memoryview:
+        view = memoryview(buffer)[:length]
+        _read(descriptor, view, offset, disk)
+        return view
+
     try:
-        for read in trace.reads:
-            pause = ended + read.think_us * 1e-6 * think_scale - time.perf_counter()
-            if pause > _SLEEP_MIN_S:
-                time.sleep(pause)
-            began = time.perf_counter()
-            _read(descriptor, memoryview(buffer)[: read.length], read.offset, disk)
-            ended = time.perf_counter()
-            latencies.append(ended - began)
-            if boot_trace.content_digest(memoryview(buffer)[: read.length]) != read.digest:
-                raise ContentMismatchError(
-                    f"{disk}: other bytes than recorded in {read.length} bytes at {read.offset}"
-                )
+        return replay_by(read, trace, str(disk), think_scale=think_scale)
     finally:
         os.close(descriptor)
+
+
+def replay_by(
+    read: Callable[[int, int], bytes | memoryview],
+    trace: BootTrace,
+    name: str,
+    *,
+    think_scale: float = 1.0,
+) -> ReplayResult:
+    """Do the reads of a trace by a function of offset and length, which says so if it cannot.
+
+    :param name: of the disk, in messages.
+    :param think_scale: as of :func:`replay`.
+    :raises ContentMismatchError: at the first read that returns other bytes than were recorded.
+    """
+    latencies = []
+    started = ended = time.perf_counter()
+    for wanted in trace.reads:
+        pause = ended + wanted.think_us * 1e-6 * think_scale - time.perf_counter()
+        if pause > _SLEEP_MIN_S:
+            time.sleep(pause)
+        began = time.perf_counter()
+        content = read(wanted.offset, wanted.length)
+        ended = time.perf_counter()
+        latencies.append(ended - began)
+        if boot_trace.content_digest(content) != wanted.digest:
+            raise ContentMismatchError(
+                f"{name}: other bytes than recorded in {wanted.length} bytes at {wanted.offset}"
+            )
     return _result(trace, latencies, time.perf_counter() - started)
 
 
