@@ -30,6 +30,8 @@ PART = 64 * MIB
 #: Whoever opens a log again pushes again what no checkpoint calls clean, here up to all of it: a
 #: long run kills seldom enough for the origin's disk.
 REQUESTS_BETWEEN_KILLS = range(1000 * max(1, SECONDS // 150), 8000 * max(1, SECONDS // 150))
+#: Until the most of them are answered: a long run asks for more between two kills.
+REQUESTS_TIMEOUT_S = 60.0 * max(1, SECONDS // 150)
 
 pytestmark = [
     pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.extended,
@@ -94,6 +96,7 @@ def kill_again_and_again(host: Host, jobs: "list[subprocess.Popen[str]]") -> int
                 host.metric("acstor_nbd_requests") >= requests  # noqa: B023
                 or any(job.poll() is not None for job in jobs)
             ),
+            REQUESTS_TIMEOUT_S,
         )
         killed = host.dataplane_pid()
         assert killed is not None
