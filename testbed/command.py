@@ -29,7 +29,8 @@ def _rate(text: str) -> LinkRate:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _approaches(text: str) -> tuple[str, ...]:
+def approaches_of(text: str) -> tuple[str, ...]:
+    """Return the approaches that a comma-separated list names, for argparse."""
     from testbed.approaches.names import APPROACHES
 
     names = tuple(APPROACHES) if text == "all" else tuple(text.split(","))
@@ -75,7 +76,7 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     demo = commands.add_parser("demo", help="boot a guest on every host at once, in several ways")
     _add_network_options(demo)
     demo.add_argument(
-        "--approaches", type=_approaches, default="all", metavar="NAME,...",
+        "--approaches", type=approaches_of, default="all", metavar="NAME,...",
         help="which to compare, in this order (default: %(default)s)",
     )  # fmt: skip
     demo.add_argument("--guests-per-host", type=int, default=1, metavar="N")
@@ -131,13 +132,13 @@ def _demo(arguments: argparse.Namespace) -> int:
     from testbed import demo, live_view, report
     from testbed.testbed import TestbedSettings
 
-    _require_root()
+    require_root()
     approaches = arguments.approaches
     view = live_view.LiveView(live_view.console())
     result = demo.run_demo(
         demo.DemoSettings(
             testbed=TestbedSettings(arguments.hosts, arguments.origin_link, arguments.host_link),
-            approaches=_approaches(approaches) if isinstance(approaches, str) else approaches,
+            approaches=approaches_of(approaches) if isinstance(approaches, str) else approaches,
             guests_per_host=arguments.guests_per_host,
             check_content=arguments.check_content,
             keep=arguments.keep,
@@ -157,7 +158,7 @@ def _down(arguments: argparse.Namespace) -> int:
     from testbed import cleanup
     from testbed.run_directory import RunDirectory
 
-    _require_root()
+    require_root()
     runs = {run.id: run for run in RunDirectory.all(arguments.root)}
     for name in arguments.runs:
         if name not in runs:
@@ -186,7 +187,7 @@ def _up(arguments: argparse.Namespace) -> int:
     from testbed import stay_up
     from testbed.testbed import TestbedSettings
 
-    _require_root()
+    require_root()
     settings = TestbedSettings(arguments.hosts, arguments.origin_link, arguments.host_link)
     sys.stdout.write(stay_up.bring_up(settings, arguments.root))
     return 0
@@ -195,7 +196,7 @@ def _up(arguments: argparse.Namespace) -> int:
 def _boot(arguments: argparse.Namespace) -> int:
     from testbed import live_view, stay_up
 
-    _require_root()
+    require_root()
     view = live_view.LiveView(live_view.console())
     result = stay_up.boot_guests(
         arguments.run, arguments.root, view, check_content=arguments.check_content
@@ -206,7 +207,7 @@ def _boot(arguments: argparse.Namespace) -> int:
 def _record(arguments: argparse.Namespace) -> int:
     from testbed import boot_trace, trace_recorder
 
-    _require_root()
+    require_root()
     trace = trace_recorder.record_guest(arguments.root)
     boot_trace.save(trace, arguments.trace)
     sys.stdout.write(
@@ -219,7 +220,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     from testbed import live_view, replay_storm
     from testbed.testbed import TestbedSettings
 
-    _require_root()
+    require_root()
     settings = replay_storm.ReplayStormSettings(
         testbed=TestbedSettings(arguments.hosts, arguments.origin_link, arguments.host_link),
         approach=arguments.approach,
@@ -249,7 +250,8 @@ def _origin(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _require_root() -> None:
+def require_root() -> None:
+    """Refuse to go on as another user than root."""
     if os.geteuid() != 0:
         raise TestbedError(
             "the testbed makes network namespaces and mounts, which needs root",

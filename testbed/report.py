@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Sequence
 
 import jinja2
 import markupsafe
@@ -12,8 +13,12 @@ from testbed.measurement import DemoResult
 TEMPLATE = pathlib.Path(__file__).parent / "report.html.j2"
 
 
-def render(result: DemoResult) -> str:
-    """Return the report as HTML."""
+def render(result: DemoResult | None, sections: Sequence[str] = ()) -> str:
+    """Return the report as HTML.
+
+    :param result: None: no guests booted.
+    :param sections: HTML that goes before it, made of values that were escaped.
+    """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -22,9 +27,10 @@ def render(result: DemoResult) -> str:
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     figures = [
         (caption, markupsafe.Markup(svg))  # noqa: S704 - drawn by matplotlib from numbers and our titles
-        for caption, svg in plots.all_plots(result)
+        for caption, svg in (plots.all_plots(result) if result else ())
     ]
-    return template.render(result=result, figures=figures)
+    texts = [markupsafe.Markup(section) for section in sections]  # noqa: S704 - see above
+    return template.render(result=result, figures=figures, sections=texts)
 
 
 def write(

@@ -114,6 +114,19 @@ def draw(
     return drawn
 
 
+def of_busy(hosts: int, busy: int, share: float, link: float) -> ExtraFlows:
+    """Return flows that take a share of the links of the first hosts, and little of all others'.
+
+    :param busy: hosts whose links are taken, each by flows to and from all that are not busy.
+    :param share: of a busy host's link, each direction.
+    :param link: of a host's link in one direction, bytes per second.
+    """
+    others = np.arange(busy, hosts)
+    taken, far = np.repeat(np.arange(busy), len(others)), np.tile(others, busy)
+    rate = np.full(2 * len(far), share * link / len(others))
+    return ExtraFlows(np.concatenate([taken, far]), np.concatenate([far, taken]), rate)
+
+
 def as_flows(drawn: ExtraFlows, udp_share: float) -> list[Flow]:
     """Return the flows; of the bytes ``udp_share`` by UDP, the rest by TCP.
 

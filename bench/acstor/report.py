@@ -16,7 +16,7 @@ from bench.acstor.figures import Figure, Point, settings_at
 from bench.acstor.images import Images
 from bench.acstor.result import FORMAT, FORMAT_VERSION, StormResult
 from bench.acstor.settings import BOOT, FIRST_READ, TRACE, EvaluationSettings
-from bench.acstor.storm import OnDone, Storm
+from bench.acstor.storm import OnDone, OnProgress, Storm
 from testbed import boot_trace, measurement
 from testbed.exception import TestbedError
 from testbed.testbed import Testbed, TestbedSettings
@@ -141,6 +141,7 @@ class StormSeries:
         settings: EvaluationSettings,
         approach: str,
         on_done: OnDone = lambda done, total: None,
+        on_progress: OnProgress = lambda progress: None,
     ) -> StormResult:
         """Run one storm on hosts that know nothing of those before.
 
@@ -151,7 +152,7 @@ class StormSeries:
             if getattr(settings, name) != getattr(self._base, name):
                 raise TestbedError(f"{name} cannot change between the storms of a series")
         self._forget(approach)
-        return Storm(self.testbed, self.images, settings, approach).run(on_done)
+        return Storm(self.testbed, self.images, settings, approach).run(on_done, on_progress)
 
     def _forget(self, approach: str) -> None:
         """Remove what a storm of the same approach left: stores, memberships, ring, decision."""

@@ -58,6 +58,10 @@ class EvaluationSettings:
     mean: float = 70.0
     """Mean extra traffic of a host, sent and received, MB/s on links of 1 Gbit/s."""
     cv: float = 0.0
+    busy_hosts: int = 0
+    """Hosts that alone have extra traffic, the first ones; 0: ``mean`` and ``cv`` say who has."""
+    busy_share: float = 0.9
+    """Of a busy host's link, each direction."""
     seed: int = 1
     udp_share: float = 1.0
     congestion_control: str = "cubic"
@@ -94,6 +98,8 @@ class EvaluationSettings:
             ("stagger", 0.0, 600.0),
             ("mean", 0.0, 250.0),
             ("cv", 0.0, 10.0),
+            ("busy_hosts", 0, self.hosts - 1),
+            ("busy_share", 0.0, 1.0),
             ("udp_share", 0.0, 1.0),
             ("flows_per_host", 1, 32),
             ("interval", 0.5, 60.0),

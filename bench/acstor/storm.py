@@ -1,11 +1,12 @@
 """One storm: an approach started cold, extra traffic, all guests, everything that is counted."""
 
+import dataclasses
 import json
 import pathlib
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from bench.acstor.images import Images
 from bench.acstor.processor import ProcessorTime
 from bench.acstor.result import Generation, StormResult, Traffic
 from bench.acstor.settings import ROOT, EvaluationSettings
-from sim.traffic import cv_of
+from sim.traffic import ExtraFlows, cv_of
 from testbed import processes
 from testbed.network import LinkBytes
 from testbed.processes import RunningProcess
@@ -36,6 +37,22 @@ SPARE_S = 60.0
 """Seconds for which extra traffic may go on after the guests' deadline."""
 OnDone = Callable[[int, int], None]
 """Takes the number of guests that are done and that of all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """A storm as it runs."""
+
+    elapsed_s: float
+    """Since the first guest's start."""
+    guests: int
+    done: Sequence[GuestResult]
+    links: Mapping[str, LinkBytes]
+    """By member, since the first guest's start."""
+
+
+OnProgress = Callable[[Progress], None]
+"""Takes each sample while guests boot."""
 
 
 class Storm:
@@ -57,7 +74,11 @@ class Storm:
         self._former: Any = None
         self._began = 0.0
 
-    def run(self, on_done: OnDone = lambda done, total: None) -> StormResult:
+    def run(
+        self,
+        on_done: OnDone = lambda done, total: None,
+        on_progress: OnProgress = lambda progress: None,
+    ) -> StormResult:
         """Start everything, wait for the guests, count, stop everything.
 
         :raises TestbedError: when a server does not start.
@@ -71,7 +92,7 @@ class Storm:
             traffic = self._start_traffic()
             busy_before, counted_before = ProcessorTime.now(), self._testbed.network.counters()
             started = time.monotonic()
-            found = self._run_guests(crowd, started, on_done)
+            found = self._run_guests(crowd, started, on_done, on_progress)
             elapsed = time.monotonic() - started
             idle = ProcessorTime.now().idle_share_since(busy_before)
             counted = self._testbed.network.counters()
@@ -105,14 +126,7 @@ class Storm:
     def _start_traffic(self) -> Traffic:
         """Start it, wait as long as the approach may need to adapt, and count meanwhile."""
         settings, hosts = self._settings, self._testbed.hosts
-        drawn = extra_traffic.draw(
-            settings.hosts,
-            settings.mean_bytes_per_s,
-            settings.cv,
-            settings.rate.bytes_per_s,
-            settings.flows_per_host,
-            settings.seed,
-        )
+        drawn = self._drawn()
         is_adaptive = isinstance(self._approach.kept, ControlledAcstor)
         self._samples.clear()
         self._began = time.monotonic()
@@ -139,6 +153,21 @@ class Storm:
         wanted = drawn.host_traffic(settings.hosts)
         measured = self._rates(0, len(self._samples) - 1)
         return Traffic(float(wanted.mean()), cv_of(wanted), float(measured.mean()), cv_of(measured))
+
+    def _drawn(self) -> ExtraFlows:
+        settings, link = self._settings, self._settings.rate.bytes_per_s
+        if settings.busy_hosts:
+            return extra_traffic.of_busy(
+                settings.hosts, settings.busy_hosts, settings.busy_share, link
+            )
+        return extra_traffic.draw(
+            settings.hosts,
+            settings.mean_bytes_per_s,
+            settings.cv,
+            link,
+            settings.flows_per_host,
+            settings.seed,
+        )
 
     def _stop_traffic(self) -> dict[str, Any] | None:
         if self._traffic is None:
@@ -169,20 +198,27 @@ class Storm:
             )
         return Crowd(listed, settings.think_scale, settings.deadline)
 
-    def _run_guests(self, crowd: Crowd, started: float, on_done: OnDone) -> list[GuestResult]:
+    def _run_guests(
+        self,
+        crowd: Crowd,
+        started: float,
+        on_done: OnDone,
+        on_progress: OnProgress = lambda progress: None,
+    ) -> list[GuestResult]:
+        before = self._testbed.network.counters()
         path = self._directory / f"guests-{time.time_ns()}.json"
         crowd.save(path)
         process = self._spawn(path.stem, "bench.acstor.guests", path)
         limit = started + crowd.deadline_s + READY_TIMEOUT_S
         while process.is_alive and time.monotonic() < limit:
             self._sample_until(time.monotonic() + SAMPLE_S)
-            on_done(process.log_path.read_bytes().count(b"\n"), len(crowd.guests))
+            done = results_of(process)
+            on_done(len(done), len(crowd.guests))
+            at, now = self._samples[-1]
+            links = {name: now[name] - before[name] for name in now}
+            on_progress(Progress(at - started, len(crowd.guests), done, links))
         self._testbed.table.stop(process)
-        results = []
-        for line in process.log_path.read_text().splitlines():
-            if line.startswith("{"):
-                results.append(GuestResult(**json.loads(line)))
-        return guests.completed(crowd.guests, results)
+        return guests.completed(crowd.guests, results_of(process))
 
     # Counting
 
@@ -255,6 +291,12 @@ class Storm:
             [sys.executable, "-m", module, str(path)],
             env={"PYTHONPATH": str(ROOT)},
         )
+
+
+def results_of(process: RunningProcess) -> list[GuestResult]:
+    """Return what the guests' process has told so far."""
+    lines = process.log_path.read_bytes().split(b"\n")[:-1]
+    return [GuestResult(**json.loads(line)) for line in lines if line.startswith(b"{")]
 
 
 def grown(before: Counters, after: Counters) -> dict[str, float]:

@@ -1,5 +1,7 @@
 """The evaluation as a command: real hosts, real packets, real agents and policy, few of each."""
 
+import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -10,9 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 from pyroute2 import netns
+from rich.console import Console
 
 from bench.acstor import congestion_control
 from bench.acstor.report import Report
+from bench.quickstart import many_hosts
+from bench.quickstart.live import StormView
 from testbed.exception import TestbedError
 from testbed.rates import LinkRate
 from testbed.testbed import Testbed, TestbedSettings
@@ -103,3 +108,21 @@ def test_hosts_have_the_congestion_control_that_was_chosen(root: pathlib.Path) -
             congestion_control.choose(members, "none-such")
         assert "cubic" in found.value.hint
     assert pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == own
+
+
+def test_storm_of_the_quickstart_has_a_line_for_each_host(root: pathlib.Path) -> None:
+    before = set(netns.listnetns())
+    rate = LinkRate.parse("100mbit")
+    settings = dataclasses.replace(
+        many_hosts.settings_of(3, rate, root), reads=40, warm_up=1.0, is_content_generated=True
+    )
+    output = io.StringIO()
+    view = StormView(Console(file=output, width=100))
+    report = many_hosts.run(settings, ["acstor"], view)
+    assert report.is_complete, (report.failures, output.getvalue())
+    assert [host.name for host in report.hosts()] == ["h0", "h1", "h2"]
+    assert all(host.boot_s["acstor"] for host in report.hosts())
+    traffic = report.storms["acstor"].traffic
+    assert traffic is not None
+    assert traffic.mean_bytes_per_s == pytest.approx(4 * 0.9 * rate.bytes_per_s / 3)
+    assert set(netns.listnetns()) == before

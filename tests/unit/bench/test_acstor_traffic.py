@@ -76,3 +76,22 @@ def test_plan_is_read_as_it_was_written(tmp_path: pathlib.Path) -> None:
     plan = Plan([Host("n0", "10.0.0.1")], [Flow(0, 1, 5.0, True)], 30.0)
     plan.save(path)
     assert Plan.load(path) == plan
+
+
+@pytest.mark.parametrize("busy", [1, 3])
+def test_traffic_of_busy_hosts_takes_their_links_both_ways_and_little_of_others(busy: int) -> None:
+    flows = extra_traffic.as_flows(extra_traffic.of_busy(16, busy, 0.9, LINK), 1.0)
+    sent, received = np.zeros(16), np.zeros(16)
+    for flow in flows:
+        assert (flow.source < busy) != (flow.target < busy)
+        sent[flow.source] += flow.rate
+        received[flow.target] += flow.rate
+    assert np.allclose(sent, received)
+    assert np.allclose(sent[:busy], 0.9 * LINK)
+    assert np.allclose(sent[busy:], 0.9 * LINK * busy / (16 - busy))
+
+
+@pytest.mark.parametrize(("name", "value"), [("busy_hosts", 32), ("busy_share", 1.5)])
+def test_impossible_busy_hosts_are_refused(name: str, value: float) -> None:
+    with pytest.raises(TestbedError, match=name):
+        EvaluationSettings(**{name: value})  # type: ignore[arg-type]
