@@ -245,12 +245,12 @@ async fn test_boot_of_disk_of_the_largest_size_is_recorded_told_and_preloaded() 
     let is_done = || host.path.preload_status()[0].state == PreloadState::Done;
     timeout(SOON, async {
         while !is_done() {
+            host.catch_up().await;
             sleep(Duration::from_millis(10)).await
         }
     })
     .await
     .unwrap();
-    world.flush();
     assert_eq!(host.path.coverage()[0].1.present_chunks, 3);
 }
 

@@ -29,16 +29,6 @@ fn world(names: &[&str]) -> (World, Image) {
     (world, image)
 }
 
-/// Lets the thread that writes chunks catch up with the paused time.
-async fn catch_up(host: &TestHost) {
-    for _ in 0..4 {
-        assert!(host.path.flush_inserts(Duration::from_secs(10)));
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
-    }
-}
-
 fn status(host: &TestHost, image: &Image) -> PreloadStatus {
     let mut found = host.path.preload_status();
     found.retain(|status| status.disk == image.id());
@@ -49,7 +39,7 @@ fn status(host: &TestHost, image: &Image) -> PreloadStatus {
 async fn wait_for(host: &TestHost, image: &Image, states: &[PreloadState]) -> PreloadStatus {
     let start = Instant::now();
     loop {
-        catch_up(host).await;
+        host.catch_up().await;
         let status = status(host, image);
         if states.contains(&status.state) {
             return status;
@@ -157,7 +147,7 @@ async fn test_rate_is_held_within_5_per_cent_and_follows_a_change() {
         .unwrap();
     for _ in 0..200 {
         sleep(100 * MILLI).await;
-        catch_up(host).await;
+        host.catch_up().await;
     }
     let share = status(host, &image).fetched_bytes as f64 / (rate * 20) as f64;
     assert!((0.95..=1.05).contains(&share), "{share}");
@@ -308,7 +298,7 @@ async fn test_stopped_preload_keeps_what_it_brought_and_starts_again_there() {
     let request = PreloadRequest { rate_bytes_per_s: 100 * CHUNK as u64, ..FULL };
     host.path.preload_start(&image.id(), request).unwrap();
     sleep(Duration::from_secs(5)).await;
-    catch_up(host).await;
+    host.catch_up().await;
     host.path.preload_stop(&image.id()).unwrap();
     let stopped = status(host, &image);
     assert_eq!(stopped.state, PreloadState::Stopped);

@@ -15,6 +15,9 @@ use super::network::{Network, NetworkPort};
 use super::test_origin::TestOrigin;
 use crate::{BlockView, Keep, PlacementRule, ReadError, ReadPath, ReadPathConfig, Seams, Segment};
 
+/// Real time until the thread that writes chunks must have caught up.
+const FLUSH_MAX: Duration = Duration::from_secs(120);
+
 pub(super) struct TestHost {
     pub(super) name: String,
     pub(super) path: ReadPath,
@@ -104,12 +107,22 @@ impl World {
 
     pub(super) fn flush(&self) {
         for host in &self.hosts {
-            assert!(host.path.flush_inserts(Duration::from_secs(10)));
+            assert!(host.path.flush_inserts(FLUSH_MAX));
         }
     }
 }
 
 impl TestHost {
+    /// Lets the thread that writes chunks catch up with the paused time, which runs on without it.
+    pub(super) async fn catch_up(&self) {
+        for _ in 0..4 {
+            assert!(self.path.flush_inserts(FLUSH_MAX));
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     fn start(
         name: &str,
         ring: Ring,
