@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use acstor_peer::frame::{FrameKind, GET_BODY_LEN, HEADER_LEN, HELLO_BODY_LEN_MIN, Header};
-use acstor_peer::{ChunkRequest, PeerClient, PeerConfig, Security};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerClient, PeerConfig, Security};
 use acstor_types::{ChunkSize, Digest, DiskId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -77,7 +77,8 @@ pub fn run(input: &[u8]) {
             accepts_compressed: mode % 3 != 0,
         };
         let deadline = Instant::now() + DEADLINE;
-        let fetch = timeout(2 * DEADLINE, client.fetch(address, request, deadline));
+        let fetch =
+            timeout(2 * DEADLINE, client.fetch(address, request, ClassWatch::DEMAND, deadline));
         let say = match mode % 3 {
             0 => Say::AtOnce,
             1 => Say::AfterGet,

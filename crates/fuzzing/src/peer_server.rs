@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use acstor_peer::frame::Hello;
 use acstor_peer::{
-    ChunkRequest, ChunkServer, PeerConfig, PeerServer, PeerStatus, Security, ServeFuture,
-    VersionRange,
+    ChunkRequest, ChunkServer, ClassWatch, PeerConfig, PeerServer, PeerStatus, Security,
+    ServeFuture, VersionRange,
 };
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Varied;
 
 impl ChunkServer for Varied {
-    fn serve(&self, request: ChunkRequest, _deadline: Instant) -> ServeFuture {
+    fn serve(&self, request: ChunkRequest, _class: ClassWatch, _deadline: Instant) -> ServeFuture {
         Box::pin(async move {
             match request.chunk_index % 3 {
                 0 => return Err(PeerStatus::NotFound),

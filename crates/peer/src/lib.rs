@@ -11,6 +11,7 @@
 //!
 //! Described in `reference/protocols/peer` and `reference/state-machines/peer-connection`.
 
+mod class_watch;
 mod client;
 mod close_reason;
 mod compression;
@@ -24,6 +25,7 @@ mod status;
 mod version;
 
 pub use acstor_net::{TlsConfig, TlsFault, TlsFileError, TlsStatus};
+pub use class_watch::{ClassWatch, Promoter};
 pub use client::{ClientStats, PeerClient, PeerStats};
 pub use close_reason::CloseReason;
 pub use config::{ClientLimits, PeerConfig, Security, ServerLimits};

@@ -7,7 +7,7 @@ use acstor_types::{ChunkSize, Digest, DiskId};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::PeerStatus;
+use crate::{ClassWatch, PeerStatus};
 
 /// A chunk, named by its digest.
 ///
@@ -41,8 +41,9 @@ pub type ServeFuture = Pin<Box<dyn Future<Output = Result<Bytes, PeerStatus>> + 
 /// takes, and must survive the drop of the future at any await.
 pub trait ChunkServer: Send + Sync + 'static {
     /// Starts to answer `request`; what is not answered by `deadline` is answered
-    /// [`PeerStatus::Expired`] by the caller.
-    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture;
+    /// [`PeerStatus::Expired`] by the caller. Whatever the answer waits for, it waits for in the class
+    /// that `class` says, which may be promoted meanwhile.
+    fn serve(&self, request: ChunkRequest, class: ClassWatch, deadline: Instant) -> ServeFuture;
 
     /// Tells which chunks this host keeps and means to go on keeping; one answer per digest, in
     /// order, from memory. A host that cannot tell keeps none.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_peer::frame::{FrameKind, Header};
-use acstor_peer::{CloseReason, PeerClient, PeerServer, Security};
+use acstor_peer::{ClassWatch, CloseReason, PeerClient, PeerServer, Security};
 use acstor_runclock::RunClock;
 use acstor_types::ChunkSize;
 use tokio::runtime::Handle;
@@ -84,7 +84,7 @@ async fn test_connect_of_a_client_that_stood_still_is_no_failure() {
     let client = PeerClient::by(&config, RunClock::start(&Handle::current())).unwrap();
     let fetch = tokio::spawn({
         let client = client.clone();
-        async move { client.fetch(&address, get(0), later()).await }
+        async move { client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await }
     });
     gate.stand_still().await;
     until("it is connected or not", || {
@@ -120,9 +120,12 @@ async fn test_fetch_of_a_client_that_stood_still_waits_for_what_was_left() {
     })
     .await;
     let client = PeerClient::by(&config, RunClock::start(&Handle::current())).unwrap();
-    client.fetch(&address, get(0), later()).await.unwrap();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     let deadline = tokio::time::Instant::now() + LIMIT;
-    let fetch = tokio::spawn(async move { client.fetch(&address, get(1), deadline).await });
+    let fetch =
+        tokio::spawn(
+            async move { client.fetch(&address, get(1), ClassWatch::DEMAND, deadline).await },
+        );
     gate.stand_still().await;
     assert_eq!(fetch.await.unwrap().unwrap(), content(1, ChunkSize::DEFAULT));
 }
@@ -134,7 +137,7 @@ async fn test_connect_to_a_silent_peer_fails_by_a_measured_clock_too() {
     config.client.connect_timeout = Duration::from_millis(50);
     let address = scripted(|mut peer| async move { peer.read_to_end().await }).await;
     let client = PeerClient::by(&config, RunClock::start(&Handle::current())).unwrap();
-    let error = client.fetch(&address, get(0), later()).await.unwrap_err();
+    let error = client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert!(error.to_string().contains("no connection within 50 ms"), "{error}");
 }
 

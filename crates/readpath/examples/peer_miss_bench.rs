@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use acstor_peer::ChunkRequest;
+use acstor_peer::{ChunkRequest, ClassWatch};
 use acstor_readpath::{
     BlockView, HostStore, Keep, OriginError, OriginRange, OriginSource, PeerFuture, PeerSource,
     ReadPath, ReadPathConfig, Seams,
@@ -30,7 +30,13 @@ const READERS: usize = 64;
 struct Peers(HashMap<Digest, Bytes>);
 
 impl PeerSource for Peers {
-    fn fetch(&self, _: &str, request: ChunkRequest, _: tokio::time::Instant) -> PeerFuture {
+    fn fetch(
+        &self,
+        _: &str,
+        request: ChunkRequest,
+        _: ClassWatch,
+        _: tokio::time::Instant,
+    ) -> PeerFuture {
         let content = self.0[&request.digest].clone();
         Box::pin(async move {
             tokio::task::yield_now().await;

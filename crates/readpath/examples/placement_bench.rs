@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use acstor_peer::{ChunkRequest, ChunkServer, PeerError};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerError};
 use acstor_readpath::{
     BlockView, InsertOutcome, Keep, LocalChunk, LocalError, LocalLook, LocalStore, LocalUsage,
     OriginError, OriginRange, OriginSource, PeerFuture, PeerSource, PlacementRule, ReadPath,
@@ -106,12 +106,13 @@ impl PeerSource for Network {
         &self,
         address: &str,
         request: ChunkRequest,
+        class: ClassWatch,
         deadline: tokio::time::Instant,
     ) -> PeerFuture {
         let (network, address) = (self.clone(), address.to_owned());
         Box::pin(async move {
             let path = network.0.lock().get(&address).cloned().unwrap();
-            let answer = path.serve(request, deadline).await;
+            let answer = path.serve(request, class, deadline).await;
             answer.map_err(|status| PeerError::Refused { address, status })
         })
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use acstor_peer::{ChunkRequest, PeerError};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerError};
 use acstor_readpath::{
     BlockView, HostStore, OriginError, OriginRange, OriginSource, PeerFuture, PeerSource, ReadPath,
     ReadPathConfig, Seams, TryRead,
@@ -34,7 +34,13 @@ const CHUNKS_PER_PACK: usize = 1024;
 struct NoPeers;
 
 impl PeerSource for NoPeers {
-    fn fetch(&self, address: &str, _: ChunkRequest, _: tokio::time::Instant) -> PeerFuture {
+    fn fetch(
+        &self,
+        address: &str,
+        _: ChunkRequest,
+        _: ClassWatch,
+        _: tokio::time::Instant,
+    ) -> PeerFuture {
         let address = address.to_owned();
         Box::pin(async move { Err(PeerError::Deadline { address }) })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use acstor_peer::{ChunkRequest, ChunkServer, ServeFuture};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, ServeFuture};
 use acstor_ring::Threshold;
 use acstor_runclock::RunClock;
 use acstor_types::{Digest, DiskId};
@@ -412,8 +412,8 @@ impl ReadPath {
 }
 
 impl ChunkServer for ReadPath {
-    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
-        self.responder.serve(request, deadline)
+    fn serve(&self, request: ChunkRequest, class: ClassWatch, deadline: Instant) -> ServeFuture {
+        self.responder.serve(request, class, deadline)
     }
 
     fn holds(&self, digests: &[Digest]) -> Vec<bool> {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_peer::{
-    ChunkRequest, ChunkServer, PeerClient, PeerConfig, PeerServer, Security, ServeFuture,
+    ChunkRequest, ChunkServer, ClassWatch, PeerClient, PeerConfig, PeerServer, Security,
+    ServeFuture,
 };
 use acstor_readpath::{
     BlockView, HostStore, Keep, PosixPackReader, ReadError, ReadPath, ReadPathConfig, Seams,
@@ -221,7 +222,12 @@ impl RealHost {
 struct OtherChunks;
 
 impl ChunkServer for OtherChunks {
-    fn serve(&self, request: ChunkRequest, _: tokio::time::Instant) -> ServeFuture {
+    fn serve(
+        &self,
+        request: ChunkRequest,
+        _class: ClassWatch,
+        _: tokio::time::Instant,
+    ) -> ServeFuture {
         Box::pin(async move { Ok(chunk(request.chunk_index as usize + 1).into()) })
     }
 }
@@ -389,7 +395,7 @@ async fn test_chunks_of_a_project_are_read_and_shared_as_others_are() {
             chunk_size: ChunkSize::DEFAULT,
             accepts_compressed: false,
         };
-        let answer = client.fetch(&address, request, later).await;
+        let answer = client.fetch(&address, request, ClassWatch::DEMAND, later).await;
         assert_eq!(answer.is_ok_and(|bytes| *bytes == *content), is_had);
     }
     cluster.stop();

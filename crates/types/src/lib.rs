@@ -16,6 +16,7 @@ mod manifest_builder;
 mod oid;
 mod pack;
 mod pack_class;
+mod request_class;
 mod stored_chunk;
 mod zero;
 
@@ -32,5 +33,6 @@ pub use manifest_builder::ManifestBuilder;
 pub use oid::Oid;
 pub use pack::{PACK_DATA_OFFSET, PACK_VERSION, PackError, PackHeader, PackId, PackSalt};
 pub use pack_class::PackClass;
+pub use request_class::RequestClass;
 pub use stored_chunk::{Codec, STORED_CHUNK_LEN, StoredChunk, StoredChunkError};
 pub use zero::is_zero;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use acstor_peer::{
-    ChunkRequest, ChunkServer, PeerClient, PeerConfig, PeerServer, Security, ServeFuture,
+    ChunkRequest, ChunkServer, ClassWatch, PeerClient, PeerConfig, PeerServer, Security,
+    ServeFuture,
 };
 use acstor_types::{ChunkSize, Digest, DiskId, limits::CHUNK_SIZE_MAX};
 use bytes::Bytes;
@@ -46,7 +47,12 @@ impl OneBuffer {
 }
 
 impl ChunkServer for OneBuffer {
-    fn serve(&self, request: ChunkRequest, _deadline: tokio::time::Instant) -> ServeFuture {
+    fn serve(
+        &self,
+        request: ChunkRequest,
+        _class: ClassWatch,
+        _deadline: tokio::time::Instant,
+    ) -> ServeFuture {
         let size = request.chunk_size.bytes();
         let chunks = if self.is_row { self.content.len() / size } else { 1 };
         let start = (request.chunk_index % chunks as u64) as usize * size;
@@ -127,7 +133,7 @@ async fn ask(
         }
         request.chunk_index = next.fetch_add(1, Ordering::Relaxed);
         let deadline = tokio::time::Instant::now() + DEADLINE;
-        match (client.fetch(&address, request, deadline).await, &errors) {
+        match (client.fetch(&address, request, ClassWatch::DEMAND, deadline).await, &errors) {
             (Ok(_), _) if schedule.counts(began) => latencies.push(began.elapsed()),
             (Ok(_), _) => {}
             (Err(_), Some(errors)) => {

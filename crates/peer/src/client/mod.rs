@@ -25,7 +25,7 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::frame::{HOLDS_MAX, decode_held};
-use crate::{ChunkRequest, ClientLimits, PeerConfig, PeerError, PeerStatus, Security};
+use crate::{ChunkRequest, ClassWatch, ClientLimits, PeerConfig, PeerError, PeerStatus, Security};
 use buffers::BufferPool;
 use peer::Peer;
 pub use stats::{ClientStats, PeerStats};
@@ -128,10 +128,11 @@ impl PeerClient {
         &self,
         address: &str,
         request: ChunkRequest,
+        class: ClassWatch,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
         let peer = self.peer(address)?;
-        peer.fetch(request, deadline).await
+        peer.fetch(request, class, deadline).await
     }
 
     /// Asks the peer at `address` which of some chunks it keeps and means to go on keeping; one answer

@@ -23,7 +23,7 @@ use super::link::{Link, LinkStatus};
 use super::pending::{Ask, Submission};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
-use crate::{ChunkRequest, ClientLimits, CloseReason, PeerError, TlsFault};
+use crate::{ChunkRequest, ClassWatch, ClientLimits, CloseReason, PeerError, TlsFault};
 
 /// Fetches on the least busy connection from which another connection is worth its cost.
 const LOAD_FOR_ANOTHER: usize = 4;
@@ -123,6 +123,7 @@ impl Peer {
     pub(super) async fn fetch(
         self: &Arc<Self>,
         request: ChunkRequest,
+        _class: ClassWatch,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
         let outcome = match self.ask(Ask::Chunk(request), deadline).await {

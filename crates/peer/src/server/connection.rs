@@ -31,7 +31,7 @@ use crate::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, UNKNOWN_BODY_LEN_MAX,
     decode_holds, encode_held, held_len,
 };
-use crate::{ChunkRequest, CloseReason, PeerStatus};
+use crate::{ChunkRequest, ClassWatch, CloseReason, PeerStatus};
 
 /// Bytes of requests received with one call: 200 GETs, and always one whole frame.
 const INPUT_CAPACITY: usize = 16 << 10;
@@ -324,7 +324,7 @@ impl Connection {
         };
         let asked = std::time::Duration::from_millis(get.deadline_ms.into());
         let deadline = Instant::now() + asked.min(self.shared.limits.deadline_max);
-        let mut answer = self.shared.chunks.serve(request, deadline);
+        let mut answer = self.shared.chunks.serve(request, ClassWatch::DEMAND, deadline);
         match answer.as_mut().poll(cx).map(|answer| checked(answer, &request)) {
             Poll::Ready(Ok(chunk)) if request.accepts_compressed => {
                 let answer = async move { Ok(chunk) };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use acstor_peer::frame::{FrameError, FrameKind, Header, Hello};
 use acstor_peer::{
-    ClientLimits, CloseReason, PeerConfig, PeerError, PeerServer, PeerStatus, Security,
+    ClassWatch, ClientLimits, CloseReason, PeerConfig, PeerError, PeerServer, PeerStatus, Security,
     VersionRange,
 };
 use acstor_selection::BreakerState;
@@ -38,7 +38,7 @@ async fn assert_ends(address: &str, config: &PeerConfig, reason: CloseReason) {
     // Whatever happens until the next fetch: the peer is still down then.
     (config.client.backoff_min, config.client.backoff_max) = (PATIENCE, PATIENCE);
     let client = client(&config);
-    let error = client.fetch(address, get(0), later()).await.unwrap_err();
+    let error = client.fetch(address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     match &error {
         PeerError::Disconnected { reason: got, .. } => assert_eq!(*got, reason),
         other => panic!("{other}"),
@@ -46,7 +46,7 @@ async fn assert_ends(address: &str, config: &PeerConfig, reason: CloseReason) {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(client.stats().closed(reason), 1);
     assert_eq!(client.breaker(address), BreakerState::Open);
-    let error = client.fetch(address, get(0), later()).await.unwrap_err();
+    let error = client.fetch(address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert!(matches!(error, PeerError::Down { .. }), "{error}");
 }
 
@@ -83,7 +83,7 @@ async fn test_fetch_peer_slow_but_alive_is_waited_for() {
         peer.read_to_end().await;
     })
     .await;
-    let chunk = client(&config).fetch(&address, get(0), later()).await.unwrap();
+    let chunk = client(&config).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(chunk, content(0, ChunkSize::DEFAULT));
 }
 
@@ -108,7 +108,7 @@ async fn test_fetch_peer_answers_only_pings_is_given_up() {
     while client.stats().closed(CloseReason::AnswersOverdue) == 0 {
         // One that comes too late to be sent, or finds the peer down, is asked again.
         let soon = Instant::now() + Duration::from_millis(30);
-        client.fetch(&address, get(0), soon).await.unwrap_err();
+        client.fetch(&address, get(0), ClassWatch::DEMAND, soon).await.unwrap_err();
         assert!(Instant::now() < give_up, "it was not given up");
         tokio::task::yield_now().await;
     }
@@ -141,9 +141,9 @@ async fn test_fetch_peer_closes_between_frames_is_tried_again() {
     .await;
     let client = client(&limited(|_| {}));
     for _ in 0..3 {
-        let error = client.fetch(&address, get(0), later()).await.unwrap_err();
+        let error = client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        let error = client.fetch(&address, get(0), later()).await.unwrap_err();
+        let error = client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
         assert!(matches!(error, PeerError::Disconnected { .. }), "{error}");
     }
     assert_eq!(client.stats().closed(CloseReason::PeerClosed), 3);
@@ -202,7 +202,7 @@ async fn test_fetch_peer_answers_twice_is_unexpected() {
     })
     .await;
     let client = client(&limited(|_| {}));
-    let error = client.fetch(&address, get(0), later()).await.unwrap_err();
+    let error = client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     until("it is noticed", || client.stats().closed(CloseReason::UnexpectedAnswer) == 1).await;
 }
@@ -228,8 +228,8 @@ async fn test_fetch_peer_sends_byte_by_byte_is_whole() {
     .await;
     let client = client(&limited(|_| {}));
     let (first, second) = tokio::join!(
-        client.fetch(&address, support::request(0, small), later()),
-        client.fetch(&address, support::request(1, small), later()),
+        client.fetch(&address, support::request(0, small), ClassWatch::DEMAND, later()),
+        client.fetch(&address, support::request(1, small), ClassWatch::DEMAND, later()),
     );
     assert_eq!(first.unwrap(), content(0, small));
     assert_eq!(second.unwrap(), content(1, small));
@@ -240,7 +240,7 @@ async fn test_fetch_peer_sends_byte_by_byte_is_whole() {
 async fn test_fetch_peer_lies_is_delivered_unverified() {
     let config = limited(|_| {});
     let (_server, address) = serve(WrongBytes(TestDisk), &config);
-    let chunk = client(&config).fetch(&address, get(0), later()).await.unwrap();
+    let chunk = client(&config).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     assert!(!get(0).digest.matches(&chunk));
 }
 
@@ -253,20 +253,20 @@ async fn test_fetch_nobody_listens_is_down_until_it_is_there() {
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
     let waiting = client(&patient);
-    let error = waiting.fetch(&address, get(0), later()).await.unwrap_err();
+    let error = waiting.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     let text = error.to_string();
     let PeerError::Down { cause, .. } = error else { panic!("{text}") };
     assert!(matches!(*cause, PeerError::Connect { .. }), "{text}");
     assert!(text.contains("is down") && text.contains("refused"), "{text}");
     let attempts = waiting.stats().peers[0].connect_failures;
-    waiting.fetch(&address, get(0), later()).await.unwrap_err();
+    waiting.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(waiting.stats().peers[0].connect_failures, attempts, "no attempt while down");
 
     let client = client(&hasty);
-    client.fetch(&address, get(0), later()).await.unwrap_err();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     let listener = std::net::TcpListener::bind(&address).unwrap();
     let _server = PeerServer::start(listener, Arc::new(TestDisk), &hasty).unwrap();
-    while client.fetch(&address, get(0), later()).await.is_err() {
+    while client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.is_err() {
         tokio::task::yield_now().await;
     }
     assert_eq!(client.breaker(&address), BreakerState::Closed);
@@ -286,7 +286,7 @@ async fn test_fetch_peer_accepts_only_to_close_stays_in_backoff() {
     let client = client(&config);
     let end = Instant::now() + Duration::from_millis(300);
     while Instant::now() < end {
-        client.fetch(&address, get(0), later()).await.unwrap_err();
+        client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
         tokio::task::yield_now().await;
     }
     // 5, 10, 20 ... ms, each at least half of that: at most eight fit.
@@ -303,7 +303,10 @@ async fn test_fetch_peer_of_other_version_is_unsupported() {
         peer.send(&Header::refusal(PeerStatus::Unsupported, 0).encode()).await;
     })
     .await;
-    let error = client(&limited(|_| {})).fetch(&address, get(0), later()).await.unwrap_err();
+    let error = client(&limited(|_| {}))
+        .fetch(&address, get(0), ClassWatch::DEMAND, later())
+        .await
+        .unwrap_err();
     let PeerError::Down { cause, .. } = error else { panic!("{error}") };
     assert_eq!(cause.kind(), ErrorKind::Unsupported);
     assert!(cause.to_string().contains("speaks protocol versions 7-9, this host 1-1"), "{cause}");
@@ -313,7 +316,8 @@ async fn test_fetch_peer_of_other_version_is_unsupported() {
 async fn test_fetch_peer_never_says_hello_is_down() {
     let config = limited(|limits| limits.connect_timeout = Duration::from_millis(50));
     let address = scripted(|mut peer| async move { peer.read_to_end().await }).await;
-    let error = client(&config).fetch(&address, get(0), later()).await.unwrap_err();
+    let error =
+        client(&config).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert!(error.to_string().contains("no connection within 50 ms"), "{error}");
 }
 
@@ -324,7 +328,7 @@ async fn test_fetch_deadline_passes_late_answer_is_discarded() {
     let (_server, address) = serve(gated.clone(), &config);
     let client = client(&config);
     let dropped = {
-        let fetch = client.fetch(&address, get(0), later());
+        let fetch = client.fetch(&address, get(0), ClassWatch::DEMAND, later());
         tokio::pin!(fetch);
         tokio::select! {
             outcome = &mut fetch => panic!("{outcome:?}"),
@@ -336,7 +340,7 @@ async fn test_fetch_deadline_passes_late_answer_is_discarded() {
     gated.gate.add_permits(1);
     until("the answer came", || client.stats().peers[0].late_answers == 1).await;
     gated.gate.add_permits(1);
-    let chunk = client.fetch(&address, get(1), later()).await.unwrap();
+    let chunk = client.fetch(&address, get(1), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(chunk, content(1, ChunkSize::DEFAULT));
     assert_eq!(client.stats().peers[0].connects, 1);
 }
@@ -348,7 +352,7 @@ async fn test_fetch_deadline_passes_is_an_error() {
     let client = client(&config);
     let began = Instant::now();
     let soon = began + Duration::from_millis(30);
-    let error = client.fetch(&address, get(0), soon).await.unwrap_err();
+    let error = client.fetch(&address, get(0), ClassWatch::DEMAND, soon).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(began.elapsed() < support::PATIENCE);
     assert_eq!(client.stats().peers[0].failed(ErrorKind::Unavailable), 1);
@@ -367,10 +371,12 @@ async fn test_fetch_beyond_the_slots_waits_or_is_busy() {
     let mut fetches = tokio::task::JoinSet::new();
     for index in 0..3 {
         let (client, address) = (client.clone(), address.clone());
-        fetches.spawn(async move { client.fetch(&address, get(index), later()).await });
+        fetches.spawn(async move {
+            client.fetch(&address, get(index), ClassWatch::DEMAND, later()).await
+        });
     }
     until("two are served", || gated.started() == 2).await;
-    let error = client.fetch(&address, get(9), later()).await.unwrap_err();
+    let error = client.fetch(&address, get(9), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     assert!(error.to_string().contains("1 fetches wait"), "{error}");
     assert_eq!(gated.started(), 2);
@@ -388,12 +394,14 @@ async fn test_fetch_under_load_uses_the_pool() {
     let (_server, address) = serve(gated.clone(), &config);
     let client = client(&config);
     gated.gate.add_permits(1);
-    client.fetch(&address, get(0), later()).await.unwrap();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(client.stats().peers[0].connections, 1);
     let mut fetches = tokio::task::JoinSet::new();
     for index in 0..60 {
         let (client, address) = (client.clone(), address.clone());
-        fetches.spawn(async move { client.fetch(&address, get(index), later()).await });
+        fetches.spawn(async move {
+            client.fetch(&address, get(index), ClassWatch::DEMAND, later()).await
+        });
         until("it is served", || gated.started() > index as usize + 1).await;
     }
     until("the pool is full", || client.stats().peers[0].connections == 3).await;
@@ -410,7 +418,7 @@ async fn test_set_hosts_forgets_a_peer_that_left() {
     let (server, address) = serve(TestDisk, &config);
     let client = client(&config);
     client.set_hosts([("host-a", address.as_str())]);
-    client.fetch(&address, get(0), later()).await.unwrap();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     client.set_hosts([("host-b", "127.0.0.1:1")]);
     assert!(client.stats().peers.is_empty());
     until("the connection is closed", || server.stats().connections_open == 0).await;
@@ -425,11 +433,11 @@ async fn test_shutdown_answers_what_was_sent() {
     let client = client(&config);
     let fetch = tokio::spawn({
         let (client, address) = (client.clone(), address.clone());
-        async move { client.fetch(&address, get(1), later()).await }
+        async move { client.fetch(&address, get(1), ClassWatch::DEMAND, later()).await }
     });
     until("it is served", || gated.started() == 1).await;
     client.shutdown();
-    let error = client.fetch(&address, get(0), later()).await.unwrap_err();
+    let error = client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert!(matches!(error, PeerError::Shutdown), "{error}");
     gated.gate.add_permits(1);
     fetch.await.unwrap().unwrap();
@@ -441,7 +449,7 @@ async fn test_drop_client_closes_its_connections() {
     let config = limited(|_| {});
     let (server, address) = serve(TestDisk, &config);
     let client = client(&config);
-    client.fetch(&address, get(0), later()).await.unwrap();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(server.stats().connections_open, 1);
     drop(client);
     until("the connection is closed", || server.stats().connections_open == 0).await;
@@ -455,10 +463,10 @@ async fn test_connection_unused_is_closed_by_the_client() {
     });
     let (server, address) = serve(TestDisk, &config);
     let client = client(&config);
-    client.fetch(&address, get(0), later()).await.unwrap();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     until("the connection is closed", || server.stats().connections_open == 0).await;
     assert_eq!(client.stats().closed(CloseReason::Idle), 1);
-    client.fetch(&address, get(0), later()).await.unwrap();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
 }
 
 fn runtime(has_io: bool) -> Runtime {
@@ -479,11 +487,11 @@ fn test_attempt_that_panics_has_failed_and_the_next_one_is_made() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
-    whole.block_on(client.fetch(&address, get(0), later())).unwrap_err();
+    whole.block_on(client.fetch(&address, get(0), ClassWatch::DEMAND, later())).unwrap_err();
     let error = without_io.block_on(async {
         loop {
             let hung = Instant::now() + Duration::from_secs(10);
-            let error = client.fetch(&address, get(0), hung).await.unwrap_err();
+            let error = client.fetch(&address, get(0), ClassWatch::DEMAND, hung).await.unwrap_err();
             let is_late = matches!(error, PeerError::Deadline { .. });
             if is_late || client.stats().peers[0].connect_failures > 1 {
                 return error;
@@ -496,7 +504,7 @@ fn test_attempt_that_panics_has_failed_and_the_next_one_is_made() {
     whole.block_on(async {
         let listener = std::net::TcpListener::bind(&address).unwrap();
         let _server = PeerServer::start(listener, Arc::new(TestDisk), &config).unwrap();
-        while client.fetch(&address, get(0), later()).await.is_err() {
+        while client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.is_err() {
             tokio::task::yield_now().await;
         }
     });
@@ -513,7 +521,8 @@ fn test_attempt_amid_the_end_of_the_runtime_has_failed() {
     std::thread::spawn(move || {
         let _entered = handle.enter();
         let client = client(&limited(|_| {}));
-        let fetch = std::pin::pin!(client.fetch("127.0.0.1:1", get(0), later()));
+        let fetch =
+            std::pin::pin!(client.fetch("127.0.0.1:1", get(0), ClassWatch::DEMAND, later()));
         let polled = fetch.poll(&mut Context::from_waker(Waker::noop()));
         tell.send(matches!(polled, Poll::Ready(Err(PeerError::Down { .. }))))
     });
@@ -527,13 +536,13 @@ fn test_connection_whose_task_is_dropped_leaves_the_pool() {
     let (_server, address) = servers.block_on(async { serve(TestDisk, &config) });
     let (first, second) = (runtime(true), runtime(true));
     let client = client(&config);
-    first.block_on(client.fetch(&address, get(0), later())).unwrap();
+    first.block_on(client.fetch(&address, get(0), ClassWatch::DEMAND, later())).unwrap();
     assert_eq!(client.stats().peers[0].connections, 1);
     drop(first);
     assert_eq!(client.stats().peers[0].connections, 0);
     assert_eq!(client.stats().closed(CloseReason::Shutdown), 1);
     second.block_on(async {
-        while client.fetch(&address, get(0), later()).await.is_err() {
+        while client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.is_err() {
             tokio::task::yield_now().await;
         }
     });

@@ -9,8 +9,8 @@ use acstor_peer::frame::{
     compressed_len_max,
 };
 use acstor_peer::{
-    ChunkRequest, ChunkServer, CloseReason, CompressionStats, FEATURE_HOLDS, PeerClient, PeerError,
-    PeerStatus, Security, ServeFuture,
+    ChunkRequest, ChunkServer, ClassWatch, CloseReason, CompressionStats, FEATURE_HOLDS,
+    PeerClient, PeerError, PeerStatus, Security, ServeFuture,
 };
 use acstor_types::{ChunkSize, Digest, DiskId, ErrorKind};
 use bytes::Bytes;
@@ -46,7 +46,7 @@ fn content(index: u64, chunk_size: ChunkSize) -> Bytes {
 }
 
 impl ChunkServer for MixedDisk {
-    fn serve(&self, request: ChunkRequest, _deadline: Instant) -> ServeFuture {
+    fn serve(&self, request: ChunkRequest, _class: ClassWatch, _deadline: Instant) -> ServeFuture {
         let chunk = content(request.chunk_index, request.chunk_size);
         let is_ours = request.digest == Digest::of(&chunk);
         Box::pin(async move { if is_ours { Ok(chunk) } else { Err(PeerStatus::NotFound) } })
@@ -106,7 +106,7 @@ async fn wire_bytes(security: Security, indexes: &[u64], is_welcome: bool) -> u6
         let (client, address) = (client.clone(), address.clone());
         let request = ChunkRequest { accepts_compressed: is_welcome, ..welcome(index) };
         fetches.spawn(async move {
-            let chunk = client.fetch(&address, request, later()).await.unwrap();
+            let chunk = client.fetch(&address, request, ClassWatch::DEMAND, later()).await.unwrap();
             assert!(chunk == content(index, ChunkSize::DEFAULT), "chunk {index}");
         });
     }
@@ -156,14 +156,17 @@ async fn test_compressed_every_chunk_size_and_what_became_of_it() {
     for bits in 12..=22 {
         let size = ChunkSize::new(1 << bits).unwrap();
         for index in 0..4 {
-            let chunk = client.fetch(&address, sized(index, size), later()).await.unwrap();
+            let chunk = client
+                .fetch(&address, sized(index, size), ClassWatch::DEMAND, later())
+                .await
+                .unwrap();
             assert!(chunk == content(index, size), "{index} of {size:?}");
         }
     }
     let became = server.stats().compression;
     assert_eq!(became, CompressionStats { compressed: 22, incompressible: 22, busy: 0 });
     let plain = ChunkRequest { accepts_compressed: false, ..welcome(2) };
-    client.fetch(&address, plain, later()).await.unwrap();
+    client.fetch(&address, plain, ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(server.stats().compression, became, "nobody asked for it");
 }
 
@@ -172,7 +175,8 @@ async fn test_compressed_of_a_server_that_is_not_to_compress_goes_out_as_it_is()
     let mut config = config(Security::Plain);
     config.server.compressions_max = 0;
     let (server, address) = serve(MixedDisk, &config);
-    let chunk = client(&config).fetch(&address, welcome(2), later()).await.unwrap();
+    let chunk =
+        client(&config).fetch(&address, welcome(2), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(chunk, content(2, ChunkSize::DEFAULT));
     assert_eq!(server.stats().compression.busy, 1);
     assert_eq!(server.stats().bytes_saved, 0);
@@ -185,7 +189,7 @@ async fn test_compressed_after_a_wait() {
     let gated = Gated::new(MixedDisk);
     let (server, address) = serve(gated.clone(), &config);
     let client = client(&config);
-    let fetch = client.fetch(&address, welcome(4), later());
+    let fetch = client.fetch(&address, welcome(4), ClassWatch::DEMAND, later());
     let open = async {
         until("it is served", || gated.started() == 1).await;
         gated.gate.add_permits(1);
@@ -230,9 +234,9 @@ async fn test_compressed_older_server_gets_a_plain_get() {
     })
     .await;
     let client = client(&config(Security::Plain));
-    let chunk = client.fetch(&address, welcome(2), later()).await.unwrap();
+    let chunk = client.fetch(&address, welcome(2), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(chunk, content(2, ChunkSize::DEFAULT));
-    let error = client.fetch(&address, welcome(2), later()).await.unwrap_err();
+    let error = client.fetch(&address, welcome(2), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert!(is_unexpected(&error), "{error}");
 }
 
@@ -318,11 +322,12 @@ async fn test_compressed_lying_and_damaged_answers_are_corrupt() {
     let address = answering([bad, vec![body(size, &right)]].concat()).await;
     let client = client(&config(Security::Plain));
     for number in 0..count {
-        let error = client.fetch(&address, welcome(2), later()).await.unwrap_err();
+        let error =
+            client.fetch(&address, welcome(2), ClassWatch::DEMAND, later()).await.unwrap_err();
         assert!(matches!(error, PeerError::Corrupt { .. }), "{number}: {error}");
         assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
-    let chunk = client.fetch(&address, welcome(2), later()).await.unwrap();
+    let chunk = client.fetch(&address, welcome(2), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(chunk, content(2, ChunkSize::DEFAULT));
     let all = client.stats();
     let stats = &all.peers[0];
@@ -344,7 +349,8 @@ async fn test_compressed_answer_of_an_impossible_length_ends_the_connection() {
         })
         .await;
         let client: PeerClient = client(&config(Security::Plain));
-        let error = client.fetch(&address, welcome(2), later()).await.unwrap_err();
+        let error =
+            client.fetch(&address, welcome(2), ClassWatch::DEMAND, later()).await.unwrap_err();
         let is_malformed =
             matches!(error, PeerError::Disconnected { reason: CloseReason::Malformed(_), .. });
         assert!(is_unexpected(&error) || is_malformed, "{len}: {error}");
@@ -357,6 +363,6 @@ async fn test_compressed_answer_that_nobody_welcomed_ends_the_connection() {
     let address = answering(vec![body(ChunkSize::DEFAULT.bytes(), &right)]).await;
     let client = client(&config(Security::Plain));
     let plain = ChunkRequest { accepts_compressed: false, ..welcome(2) };
-    let error = client.fetch(&address, plain, later()).await.unwrap_err();
+    let error = client.fetch(&address, plain, ClassWatch::DEMAND, later()).await.unwrap_err();
     assert!(is_unexpected(&error), "{error}");
 }

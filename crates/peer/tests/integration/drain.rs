@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use acstor_peer::{CloseReason, PeerServer, Security};
+use acstor_peer::{ClassWatch, CloseReason, PeerServer, Security};
 use acstor_types::ChunkSize;
 
 use crate::support::chunks::{Gated, TestDisk, content};
@@ -17,7 +17,7 @@ async fn test_drain_answers_what_was_asked() {
     let client = client(&config);
     let fetch = tokio::spawn({
         let (client, address) = (client.clone(), address.clone());
-        async move { client.fetch(&address, get(1), later()).await }
+        async move { client.fetch(&address, get(1), ClassWatch::DEMAND, later()).await }
     });
     until("it is served", || gated.started() == 1).await;
     let drain = tokio::spawn(server.drain(PATIENCE));
@@ -37,7 +37,7 @@ async fn test_drain_beyond_its_time_closes_hard() {
     let client = client(&config);
     let fetch = tokio::spawn({
         let (client, address) = (client.clone(), address.clone());
-        async move { client.fetch(&address, get(1), later()).await }
+        async move { client.fetch(&address, get(1), ClassWatch::DEMAND, later()).await }
     });
     until("it is served", || gated.started() == 1).await;
     assert!(!server.drain(std::time::Duration::from_millis(20)).await);
@@ -65,7 +65,8 @@ async fn test_drain_successor_on_the_same_socket_serves_on() {
         readers.spawn(async move {
             let mut index = first;
             while !stop.load(Ordering::Relaxed) {
-                let chunk = client.fetch(&address, get(index), later()).await.unwrap();
+                let chunk =
+                    client.fetch(&address, get(index), ClassWatch::DEMAND, later()).await.unwrap();
                 assert_eq!(chunk, content(index, ChunkSize::DEFAULT));
                 index += 8;
             }

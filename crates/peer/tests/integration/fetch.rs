@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use acstor_peer::{PeerConfig, PeerError, PeerStatus, Security};
+use acstor_peer::{ClassWatch, PeerConfig, PeerError, PeerStatus, Security};
 use acstor_selection::BreakerState;
 use acstor_types::{ChunkSize, ErrorKind};
 
@@ -21,7 +21,10 @@ async fn fetch_many(config: &PeerConfig) {
         let size = 4096 << (index % 5 * 2);
         let chunk_size = ChunkSize::new(size).unwrap();
         fetches.spawn(async move {
-            let chunk = client.fetch(&address, request(index, chunk_size), later()).await.unwrap();
+            let chunk = client
+                .fetch(&address, request(index, chunk_size), ClassWatch::DEMAND, later())
+                .await
+                .unwrap();
             assert!(chunk == content(index, chunk_size), "chunk {index}");
             chunk.len() as u64
         });
@@ -57,11 +60,11 @@ async fn test_fetch_answers_come_in_any_order() {
     let client = client(&config);
     let slow = tokio::spawn({
         let (client, address) = (client.clone(), address.clone());
-        async move { client.fetch(&address, get(1), later()).await }
+        async move { client.fetch(&address, get(1), ClassWatch::DEMAND, later()).await }
     });
     support::until("the slow one is served", || gated.started() == 1).await;
     for index in [0, 2, 4] {
-        client.fetch(&address, get(index), later()).await.unwrap();
+        client.fetch(&address, get(index), ClassWatch::DEMAND, later()).await.unwrap();
     }
     assert!(!slow.is_finished());
     gated.gate.add_permits(1);
@@ -74,11 +77,12 @@ impl acstor_peer::ChunkServer for OddOnesWait {
     fn serve(
         &self,
         request: acstor_peer::ChunkRequest,
+        class: ClassWatch,
         deadline: tokio::time::Instant,
     ) -> acstor_peer::ServeFuture {
         match request.chunk_index % 2 {
-            0 => TestDisk.serve(request, deadline),
-            _ => self.0.serve(request, deadline),
+            0 => TestDisk.serve(request, class, deadline),
+            _ => self.0.serve(request, class, deadline),
         }
     }
 }
@@ -89,7 +93,8 @@ async fn test_fetch_refusal_arrives_as_given() {
     for status in PeerStatus::ALL {
         let config = config(Security::Plain);
         let (server, address) = serve(Refusing(status), &config);
-        let error = client(&config).fetch(&address, get(0), later()).await.unwrap_err();
+        let error =
+            client(&config).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
         assert!(matches!(error, PeerError::Refused { status: got, .. } if got == status));
         assert_eq!(error.kind(), status.kind());
         assert_eq!(server.stats().refused(status), 1);
@@ -104,9 +109,9 @@ async fn test_fetch_unknown_digest_is_not_found() {
     let client = client(&config);
     let mut unknown = get(3);
     unknown.chunk_index = 4;
-    let error = client.fetch(&address, unknown, later()).await.unwrap_err();
+    let error = client.fetch(&address, unknown, ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    client.fetch(&address, get(3), later()).await.unwrap();
+    client.fetch(&address, get(3), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(client.stats().peers[0].connects, 1);
 }
 
@@ -114,7 +119,7 @@ async fn test_fetch_unknown_digest_is_not_found() {
 #[tokio::test]
 async fn test_fetch_bad_address_is_named() {
     let client = client(&config(Security::Plain));
-    let error = client.fetch("host-a", get(0), later()).await.unwrap_err();
+    let error = client.fetch("host-a", get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("'host-a'"), "{error}");
 }

@@ -7,8 +7,8 @@ use acstor_peer::frame::{
     Frame, FrameKind, Get, Header, Hello, decode_held, decode_holds, encode_held, encode_holds,
 };
 use acstor_peer::{
-    ChunkRequest, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, PeerStatus, Security, VERSION_MAX,
-    VersionRange,
+    ChunkRequest, ClassWatch, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, PeerStatus, Security,
+    VERSION_MAX, VersionRange,
 };
 use acstor_types::{ChunkSize, Digest, DiskId};
 
@@ -114,7 +114,10 @@ async fn test_frames_of_compressed_change_requires_another_feature() {
     })
     .await;
     let client = client(&config(Security::Plain));
-    let chunk = client.fetch(&address, welcome.request().unwrap(), later()).await.unwrap();
+    let chunk = client
+        .fetch(&address, welcome.request().unwrap(), ClassWatch::DEMAND, later())
+        .await
+        .unwrap();
     assert_eq!(chunk, b"abcd".repeat(1024));
 }
 

@@ -6,7 +6,8 @@ use acstor_peer::frame::{
     FrameKind, HOLDS_MAX, Header, Hello, decode_holds, encode_held, held_len,
 };
 use acstor_peer::{
-    ChunkRequest, ChunkServer, CloseReason, PeerError, PeerStatus, Security, ServeFuture,
+    ChunkRequest, ChunkServer, ClassWatch, CloseReason, PeerError, PeerStatus, Security,
+    ServeFuture,
 };
 use acstor_types::{ChunkSize, Digest};
 use tokio::time::Instant;
@@ -19,8 +20,8 @@ use crate::support::{client, config, get, later, serve};
 struct EvenOnes;
 
 impl ChunkServer for EvenOnes {
-    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
-        TestDisk.serve(request, deadline)
+    fn serve(&self, request: ChunkRequest, class: ClassWatch, deadline: Instant) -> ServeFuture {
+        TestDisk.serve(request, class, deadline)
     }
 
     fn holds(&self, digests: &[Digest]) -> Vec<bool> {
@@ -41,7 +42,7 @@ async fn test_holds_answers_each_digest_in_its_place_among_fetches() {
         let asked = digests(count);
         let (held, chunk) = tokio::join!(
             client.holds(&address, &asked, later()),
-            client.fetch(&address, get(count as u64), later())
+            client.fetch(&address, get(count as u64), ClassWatch::DEMAND, later())
         );
         assert_eq!(held.unwrap(), EvenOnes.holds(&asked));
         assert_eq!(chunk.unwrap(), content(count as u64, ChunkSize::DEFAULT));

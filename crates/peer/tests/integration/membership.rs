@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acstor_peer::{CloseReason, PeerConfig, Security, TlsFault};
+use acstor_peer::{ClassWatch, CloseReason, PeerConfig, Security, TlsFault};
 
 use crate::support::certificates::{Authority, Validity};
 use crate::support::chunks::TestDisk;
@@ -22,7 +22,7 @@ async fn test_client_of_no_host_of_the_ring_is_refused_and_told() {
     server.set_members([("host-a", "10.0.0.1:7420"), ("host-b", "10.0.0.2:7420")]);
     for (file, names) in [("a", ["host-a"]), ("b", ["10.0.0.2"])] {
         let member = client(&host(&authority, file, &names));
-        member.fetch(&address, get(0), later()).await.unwrap();
+        member.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     }
     let requests = server.stats().requests;
     let stranger = client(&host(&authority, "stranger", &["monitoring", "10.0.0.3"]));
@@ -41,7 +41,7 @@ async fn test_client_that_joins_is_let_in_with_the_next_ring() {
     let newcomer = client(&host(&authority, "new", &["host-n"]));
     assert_eq!(refusal(&newcomer, &address).await, TlsFault::OwnNotMember);
     server.set_members([("host-a", "10.0.0.1:7420"), ("host-n", "10.0.0.9:7420")]);
-    while newcomer.fetch(&address, get(0), later()).await.is_err() {
+    while newcomer.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.is_err() {
         tokio::task::yield_now().await;
     }
 }
@@ -54,14 +54,14 @@ async fn test_set_members_cuts_off_who_is_connected_and_no_member() {
     let [leaver, stranger] =
         ["leaver", "stranger"].map(|name| client(&host(&authority, name, &[name])));
     for client in [&leaver, &stranger] {
-        client.fetch(&address, get(0), later()).await.unwrap(); // no ring is known yet
+        client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap(); // no ring is known yet
     }
     server.set_members([("host-a", "10.0.0.1:7420"), ("leaver", "10.0.0.2:7420")]);
     server.set_members([("host-a", "10.0.0.1:7420")]);
     server.reload_certificates().unwrap();
     until("one is cut off", || server.stats().closed(CloseReason::Untrusted) == 1).await;
     assert_eq!(refusal(&stranger, &address).await, TlsFault::OwnNotMember);
-    leaver.fetch(&address, get(1), later()).await.unwrap();
+    leaver.fetch(&address, get(1), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(leaver.stats().peers[0].connects, 1, "on the connection that it had");
 }
 
@@ -72,5 +72,8 @@ async fn test_members_only_off_lets_every_certificate_in() {
     config.members_only = false;
     let (server, address) = serve(TestDisk, &config);
     server.set_members([("host-a", "10.0.0.1:7420")]);
-    client(&host(&authority, "other", &["other"])).fetch(&address, get(0), later()).await.unwrap();
+    client(&host(&authority, "other", &["other"]))
+        .fetch(&address, get(0), ClassWatch::DEMAND, later())
+        .await
+        .unwrap();
 }

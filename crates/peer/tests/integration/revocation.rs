@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use acstor_peer::{CloseReason, PeerClient, PeerConfig, PeerServer, Security, TlsConfig, TlsFault};
+use acstor_peer::{
+    ClassWatch, CloseReason, PeerClient, PeerConfig, PeerServer, Security, TlsConfig, TlsFault,
+};
 
 use crate::support::certificates::{Authority, Validity, replace};
 use crate::support::chunks::TestDisk;
@@ -32,7 +34,7 @@ fn trusting(authority: &Authority, name: &str) -> PeerConfig {
 
 /// Asks until it is answered: whoever was refused is let in again with another certificate or list.
 async fn fetch(client: &PeerClient, address: &str) {
-    while let Err(error) = client.fetch(address, get(0), later()).await {
+    while let Err(error) = client.fetch(address, get(0), ClassWatch::DEMAND, later()).await {
         assert_eq!(error.kind(), acstor_types::ErrorKind::Unavailable, "{error}");
         tokio::task::yield_now().await;
     }
@@ -50,7 +52,7 @@ async fn test_client_revoked_is_refused_and_told() {
     let (server, address) = serve(TestDisk, &host(&authority, "server"));
     assert_eq!(refusal(&client(&revoked), &address).await, TlsFault::OwnCertificateRevoked);
     assert_eq!(server.stats().requests, 0);
-    client(&good).fetch(&address, get(0), later()).await.unwrap();
+    client(&good).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
 }
 
 #[tokio::test]
@@ -74,13 +76,13 @@ async fn test_reload_client_revoked_meanwhile_is_cut_off() {
     let (server, address) = serve(TestDisk, &configs[2]);
     let [first, second] = [client(&configs[0]), client(&configs[1])];
     for client in [&first, &second] {
-        client.fetch(&address, get(0), later()).await.unwrap();
+        client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     }
     authority.revoke(&["first"]);
     server.reload_certificates().unwrap();
     until("the first is cut off", || untrusted(&server) == 1).await;
     assert_eq!(refusal(&first, &address).await, TlsFault::OwnCertificateRevoked);
-    second.fetch(&address, get(1), later()).await.unwrap();
+    second.fetch(&address, get(1), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(second.stats().peers[0].connects, 1, "on the connection that it had");
     assert_eq!(untrusted(&server), 1);
 }
@@ -93,7 +95,7 @@ async fn test_reload_server_revoked_meanwhile_is_left() {
     authority.revoke(&[]);
     let (_server, address) = serve(TestDisk, &server);
     let client = client(&ours);
-    client.fetch(&address, get(0), later()).await.unwrap();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     authority.revoke(&["server"]);
     client.reload_certificates().unwrap();
     let left = || {
@@ -125,7 +127,7 @@ async fn test_reload_list_unusable_keeps_the_last_good_one() {
         assert_eq!((status.crl_usable, status.certificates_usable), (Some(false), true));
         assert_eq!(status.crl_next_update, before.crl_next_update);
         assert_eq!(refusal(&client(&revoked), &address).await, TlsFault::OwnCertificateRevoked);
-        client(&good).fetch(&address, get(0), later()).await.unwrap();
+        client(&good).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     }
     std::fs::remove_file(authority.crl_file()).unwrap();
     server.reload_certificates().unwrap_err();
@@ -133,7 +135,7 @@ async fn test_reload_list_unusable_keeps_the_last_good_one() {
     authority.revoke(&[]);
     server.reload_certificates().unwrap();
     assert_eq!(server.tls_status().unwrap().crl_usable, Some(true));
-    client(&revoked).fetch(&address, get(0), later()).await.unwrap();
+    client(&revoked).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
 }
 
 /// Certificates that an overdue list revokes are revoked, and nobody else is kept out because of
@@ -145,7 +147,7 @@ async fn test_list_overdue_stays_in_force() {
     replace(&authority.crl_file(), &authority.revocation_list(&["revoked"], 2021));
     let (server, address) = serve(TestDisk, &host(&authority, "server"));
     assert_eq!(refusal(&client(&revoked), &address).await, TlsFault::OwnCertificateRevoked);
-    client(&good).fetch(&address, get(0), later()).await.unwrap();
+    client(&good).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(server.tls_status().unwrap().crl_next_update, Some(1_609_459_200)); // 2021-01-01
 }
 
@@ -186,7 +188,7 @@ async fn test_rollover_to_another_ca_interrupts_nobody_who_follows() {
         left.reload_certificates().unwrap();
     };
     for client in [&following, &left] {
-        client.fetch(&address, get(0), later()).await.unwrap();
+        client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     }
     replace(&old.ca_file(), &[old.pem(), new.pem()].concat());
     reload();
@@ -196,7 +198,10 @@ async fn test_rollover_to_another_ca_interrupts_nobody_who_follows() {
         replace(&files.cert_file, &std::fs::read_to_string(fresh.cert_file).unwrap());
         reload();
         fetch(&following, &address).await;
-        client(&follower_config).fetch(&address, get(0), later()).await.unwrap();
+        client(&follower_config)
+            .fetch(&address, get(0), ClassWatch::DEMAND, later())
+            .await
+            .unwrap();
     }
     assert_eq!(untrusted(&peer), 0, "nobody was cut off");
     replace(&old.ca_file(), new.pem());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use acstor_peer::frame::{FrameError, FrameKind, Get, HEADER_LEN, Header, Hello, encode_holds};
-use acstor_peer::{CloseReason, PeerStatus, Security, ServerLimits, VersionRange};
+use acstor_peer::{ClassWatch, CloseReason, PeerStatus, Security, ServerLimits, VersionRange};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 
 use crate::support::chunks::{Gated, Panicking, TestDisk, WrongSize};
@@ -101,10 +101,13 @@ async fn test_get_beyond_the_bytes_of_the_server_is_overloaded_at_once() {
     let mut held = tokio::task::JoinSet::new();
     for client in clients {
         let address = address.clone();
-        held.spawn(async move { client.fetch(&address, request(1, big), later()).await });
+        held.spawn(async move {
+            client.fetch(&address, request(1, big), ClassWatch::DEMAND, later()).await
+        });
     }
     until("two are served", || gated.started() == 2).await;
-    let error = last.fetch(&address, request(1, big), later()).await.unwrap_err();
+    let error =
+        last.fetch(&address, request(1, big), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     assert_eq!(server.stats().bytes_in_flight, 8 << 20);
     gated.gate.add_permits(2);
@@ -304,9 +307,9 @@ async fn test_get_chunk_server_panics_is_internal() {
     let config = config(Security::Plain);
     let (server, address) = serve(Panicking(TestDisk), &config);
     let client = client(&config);
-    let error = client.fetch(&address, get(1), later()).await.unwrap_err();
+    let error = client.fetch(&address, get(1), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
-    client.fetch(&address, get(2), later()).await.unwrap();
+    client.fetch(&address, get(2), ClassWatch::DEMAND, later()).await.unwrap();
     until("the permits are back", || server.stats().requests_in_flight == 0).await;
 }
 
@@ -314,6 +317,7 @@ async fn test_get_chunk_server_panics_is_internal() {
 async fn test_get_chunk_server_answers_another_size_is_internal() {
     let config = plain(ServerLimits::default(), acstor_peer::ClientLimits::default());
     let (_server, address) = serve(WrongSize(TestDisk), &config);
-    let error = client(&config).fetch(&address, get(1), later()).await.unwrap_err();
+    let error =
+        client(&config).fetch(&address, get(1), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Internal);
 }

@@ -3,7 +3,8 @@
 
 use acstor_peer::frame::Hello;
 use acstor_peer::{
-    CloseReason, PeerConfig, PeerError, PeerStatus, Security, ServerLimits, VersionRange,
+    ClassWatch, CloseReason, PeerConfig, PeerError, PeerStatus, Security, ServerLimits,
+    VersionRange,
 };
 use acstor_selection::BreakerState;
 use acstor_types::ErrorKind;
@@ -35,7 +36,7 @@ async fn test_silent_strangers_keep_no_peer_out() {
         let (server, address) = serve(TestDisk, &config);
         let silent = strangers(&address, 40).await;
         until("they are connected", || server.stats().connections_open == 40).await;
-        client(&config).fetch(&address, get(0), later()).await.unwrap();
+        client(&config).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
         drop(silent);
     }
 }
@@ -52,7 +53,7 @@ async fn test_strangers_beyond_the_limit_make_room() {
     until("they are counted", || server.stats().closed(CloseReason::TooManyConnections) == 12)
         .await;
     assert_eq!(server.stats().connections_open, 8);
-    client(&config).fetch(&address, get(0), later()).await.unwrap();
+    client(&config).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
 }
 
 /// Connections from many addresses that say nothing, kept up: each that is closed is made again.
@@ -87,16 +88,16 @@ async fn test_reader_beside_many_silent_strangers_notices_nothing() {
         });
         let (server, address) = serve(TestDisk, &config);
         let reader = client(&config);
-        reader.fetch(&address, get(0), later()).await.unwrap();
+        reader.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
         let attack = tokio::spawn(keep_up(address.clone(), 600));
         let displaced = || server.stats().closed(CloseReason::TooManyConnections);
         until("they make room for one another", || displaced() > 600).await;
         for number in 1..200 {
-            reader.fetch(&address, get(number), later()).await.unwrap();
+            reader.fetch(&address, get(number), ClassWatch::DEMAND, later()).await.unwrap();
         }
         assert_eq!(reader.stats().peers[0].connects, 1);
         let newcomer = client(&config);
-        while newcomer.fetch(&address, get(0), later()).await.is_err() {
+        while newcomer.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.is_err() {
             tokio::task::yield_now().await; // it was displaced within its handshake
         }
         attack.abort();
@@ -113,13 +114,13 @@ async fn test_connection_idle_for_longest_makes_room() {
     let (server, address) = serve(TestDisk, &config);
     let clients: Vec<_> = (0..3).map(|_| client(&config)).collect();
     for (index, client) in clients.iter().enumerate() {
-        client.fetch(&address, get(index as u64), later()).await.unwrap();
+        client.fetch(&address, get(index as u64), ClassWatch::DEMAND, later()).await.unwrap();
     }
     until("the first has gone", || clients[0].stats().peers[0].connections == 0).await;
     until("it is counted", || server.stats().connections_open == 2).await;
     assert_eq!(clients[1].stats().peers[0].connections, 1);
     // It comes back when it needs to, at the cost of the next one, and nobody saw an error.
-    clients[0].fetch(&address, get(7), later()).await.unwrap();
+    clients[0].fetch(&address, get(7), ClassWatch::DEMAND, later()).await.unwrap();
     until("the second has gone", || clients[1].stats().peers[0].connections == 0).await;
     assert_eq!(clients[2].stats().peers[0].connections, 1);
     assert_eq!(server.stats().closed(CloseReason::TooManyConnections), 0);
@@ -131,7 +132,7 @@ async fn test_connection_of_another_version_makes_nobody_go() {
     let config = limited(Security::Plain, |limits| limits.connections_max = 1);
     let (server, address) = serve(TestDisk, &config);
     let peer = client(&config);
-    peer.fetch(&address, get(0), later()).await.unwrap();
+    peer.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
     let newer = Hello { versions: VersionRange { min: 900, max: 901 }, ..Scripted::hello() };
     for number in 1..=16 {
         let mut stranger = Scripted::connect(&address).await;
@@ -139,7 +140,7 @@ async fn test_connection_of_another_version_makes_nobody_go() {
         stranger.read_to_end().await;
         let refused = || server.stats().closed(CloseReason::VersionMismatch);
         until("it is counted", || refused() == number).await;
-        peer.fetch(&address, get(number), later()).await.unwrap();
+        peer.fetch(&address, get(number), ClassWatch::DEMAND, later()).await.unwrap();
     }
     assert_eq!(server.stats().closed(CloseReason::Idle), 0);
     assert_eq!(server.stats().connections_open, 1);
@@ -154,11 +155,11 @@ async fn test_connect_while_all_are_busy_is_overloaded_and_not_down() {
     let (first, second) = (client(&config), client(&config));
     let busy = tokio::spawn({
         let (first, address) = (first.clone(), address.clone());
-        async move { first.fetch(&address, get(0), later()).await }
+        async move { first.fetch(&address, get(0), ClassWatch::DEMAND, later()).await }
     });
     until("it is served", || gated.started() == 1).await;
     for _ in 0..2 {
-        let error = second.fetch(&address, get(0), later()).await.unwrap_err();
+        let error = second.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
         let refused = PeerStatus::Overloaded;
         assert!(matches!(error, PeerError::Refused { status, .. } if status == refused), "{error}");
         assert_eq!(error.kind(), ErrorKind::Overloaded);
@@ -166,7 +167,7 @@ async fn test_connect_while_all_are_busy_is_overloaded_and_not_down() {
     until("it is counted", || server.stats().closed(CloseReason::TooManyConnections) > 0).await;
     gated.gate.add_permits(2);
     busy.await.unwrap().unwrap();
-    while second.fetch(&address, get(0), later()).await.is_err() {
+    while second.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.is_err() {
         tokio::task::yield_now().await;
     }
     assert_eq!(second.breaker(&address), BreakerState::Closed);

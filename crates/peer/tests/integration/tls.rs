@@ -1,7 +1,9 @@
 //! Authentication by TLS: peers let in, peers refused, and messages for the operator.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use acstor_peer::{CloseReason, PeerClient, PeerConfig, PeerError, Security, TlsConfig, TlsFault};
+use acstor_peer::{
+    ClassWatch, CloseReason, PeerClient, PeerConfig, PeerError, Security, TlsConfig, TlsFault,
+};
 use acstor_types::ErrorKind;
 
 use crate::support::certificates::{Authority, Validity};
@@ -15,7 +17,8 @@ fn tls(files: TlsConfig) -> PeerConfig {
 /// Fetches over TLS and returns what went wrong in TLS.
 async fn fault(server: &PeerConfig, with_client: &PeerConfig) -> TlsFault {
     let (server, address) = serve(TestDisk, server);
-    let error = client(with_client).fetch(&address, get(0), later()).await.unwrap_err();
+    let error =
+        client(with_client).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let fault = fault_of(&error).unwrap_or_else(|| panic!("{error}")).clone();
     assert!(error.to_string().contains(&fault.to_string()), "{error}");
@@ -66,7 +69,7 @@ async fn test_server_with_its_ring_name_is_accepted() {
     let (_server, address) = serve(TestDisk, &server);
     let client = client(&config(Security::Tls(authority.loopback())));
     client.set_hosts([("host-b", address.as_str())]);
-    client.fetch(&address, get(0), later()).await.unwrap();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap();
 }
 
 /// A host whose certificate is good for another host's name cannot pass for this one.
@@ -77,7 +80,7 @@ async fn test_server_with_the_name_of_another_host_is_refused() {
     let (_server, address) = serve(TestDisk, &server);
     let client = client(&config(Security::Tls(authority.loopback())));
     client.set_hosts([("host-b", address.as_str()), ("host-c", "127.0.0.1:1")]);
-    let error = client.fetch(&address, get(0), later()).await.unwrap_err();
+    let error = client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert!(matches!(fault_of(&error), Some(TlsFault::PeerWrongName { .. })), "{error}");
 }
 
@@ -99,7 +102,7 @@ async fn test_client_refused_is_counted() {
     let (server, address) = serve(TestDisk, &config(Security::Tls(ours.loopback())));
     let foreign =
         TlsConfig { ca_file: ours.ca_file(), ..theirs.host("foreign", &["client"], Validity::Now) };
-    client(&tls(foreign)).fetch(&address, get(0), later()).await.unwrap_err();
+    client(&tls(foreign)).fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     until("it is counted", || server.stats().closed(CloseReason::TlsFailed) == 1).await;
 }
 
@@ -107,7 +110,7 @@ async fn test_client_refused_is_counted() {
 async fn test_plain_client_to_tls_server_is_told() {
     let (server, address) = serve(TestDisk, &config(Security::Tls(Authority::new().loopback())));
     let plain = client(&config(Security::Plain));
-    let error = plain.fetch(&address, get(0), later()).await.unwrap_err();
+    let error = plain.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     assert!(error.to_string().contains("tls_enabled"), "{error}");
     until("it is counted", || server.stats().closed(CloseReason::TlsFailed) == 1).await;
 }
@@ -130,10 +133,10 @@ async fn test_reload_renewed_certificates_are_used() {
     config.client.backoff_min = std::time::Duration::from_millis(1);
     config.client.backoff_max = std::time::Duration::from_millis(1);
     let client = client(&config);
-    client.fetch(&address, get(0), later()).await.unwrap_err();
+    client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await.unwrap_err();
     authority.host("server", &["127.0.0.1"], Validity::Now);
     server.reload_certificates().unwrap();
-    while let Err(error) = client.fetch(&address, get(0), later()).await {
+    while let Err(error) = client.fetch(&address, get(0), ClassWatch::DEMAND, later()).await {
         assert!(matches!(error, PeerError::Down { .. }), "{error}");
         tokio::task::yield_now().await;
     }
@@ -151,7 +154,7 @@ async fn test_reload_unusable_files_keeps_the_last_good_ones() {
     let error = server.reload_certificates().unwrap_err();
     assert!(error.to_string().contains("server.pem"), "{error}");
     client(&config(Security::Tls(authority.loopback())))
-        .fetch(&address, get(0), later())
+        .fetch(&address, get(0), ClassWatch::DEMAND, later())
         .await
         .unwrap();
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use acstor_peer::{ChunkRequest, ChunkServer, PeerStatus, ServeFuture};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerStatus, ServeFuture};
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
@@ -20,7 +20,7 @@ pub fn content(index: u64, chunk_size: ChunkSize) -> Bytes {
 pub struct TestDisk;
 
 impl ChunkServer for TestDisk {
-    fn serve(&self, request: ChunkRequest, _deadline: Instant) -> ServeFuture {
+    fn serve(&self, request: ChunkRequest, _class: ClassWatch, _deadline: Instant) -> ServeFuture {
         let chunk = content(request.chunk_index, request.chunk_size);
         let is_ours = request.digest == Digest::of(&chunk);
         Box::pin(async move { if is_ours { Ok(chunk) } else { Err(PeerStatus::NotFound) } })
@@ -74,13 +74,13 @@ impl Drop for CountDrop {
 }
 
 impl<S: ChunkServer> ChunkServer for Gated<S> {
-    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
+    fn serve(&self, request: ChunkRequest, class: ClassWatch, deadline: Instant) -> ServeFuture {
         let Gated { inner, gate, started, dropped } = self.clone();
         started.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             let _counted = CountDrop(dropped);
             gate.acquire().await.map_err(|_| PeerStatus::ShuttingDown)?.forget();
-            inner.serve(request, deadline).await
+            inner.serve(request, class, deadline).await
         })
     }
 }
@@ -89,8 +89,8 @@ impl<S: ChunkServer> ChunkServer for Gated<S> {
 pub struct WrongBytes<S>(pub S);
 
 impl<S: ChunkServer> ChunkServer for WrongBytes<S> {
-    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
-        let answer = self.0.serve(request, deadline);
+    fn serve(&self, request: ChunkRequest, class: ClassWatch, deadline: Instant) -> ServeFuture {
+        let answer = self.0.serve(request, class, deadline);
         Box::pin(async move {
             let mut chunk = answer.await?.to_vec();
             chunk[0] ^= 1;
@@ -103,8 +103,8 @@ impl<S: ChunkServer> ChunkServer for WrongBytes<S> {
 pub struct WrongSize<S>(pub S);
 
 impl<S: ChunkServer> ChunkServer for WrongSize<S> {
-    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
-        let answer = self.0.serve(request, deadline);
+    fn serve(&self, request: ChunkRequest, class: ClassWatch, deadline: Instant) -> ServeFuture {
+        let answer = self.0.serve(request, class, deadline);
         Box::pin(async move {
             let chunk = answer.await?;
             Ok(chunk.slice(1..))
@@ -116,8 +116,8 @@ impl<S: ChunkServer> ChunkServer for WrongSize<S> {
 pub struct Panicking<S>(pub S);
 
 impl<S: ChunkServer> ChunkServer for Panicking<S> {
-    fn serve(&self, request: ChunkRequest, deadline: Instant) -> ServeFuture {
-        let answer = self.0.serve(request, deadline);
+    fn serve(&self, request: ChunkRequest, class: ClassWatch, deadline: Instant) -> ServeFuture {
+        let answer = self.0.serve(request, class, deadline);
         Box::pin(async move {
             tokio::task::yield_now().await;
             assert!(request.chunk_index.is_multiple_of(2), "this panic is part of a test");
@@ -130,7 +130,7 @@ impl<S: ChunkServer> ChunkServer for Panicking<S> {
 pub struct Refusing(pub PeerStatus);
 
 impl ChunkServer for Refusing {
-    fn serve(&self, _request: ChunkRequest, _deadline: Instant) -> ServeFuture {
+    fn serve(&self, _request: ChunkRequest, _class: ClassWatch, _deadline: Instant) -> ServeFuture {
         let status = self.0;
         Box::pin(async move { Err(status) })
     }

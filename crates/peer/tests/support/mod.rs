@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_peer::{
-    ChunkRequest, ChunkServer, ClientLimits, PeerClient, PeerConfig, PeerError, PeerServer,
-    Security, ServerLimits, TlsFault,
+    ChunkRequest, ChunkServer, ClassWatch, ClientLimits, PeerClient, PeerConfig, PeerError,
+    PeerServer, Security, ServerLimits, TlsFault,
 };
 use acstor_types::{ChunkSize, Digest, DiskId};
 use tokio::time::Instant;
@@ -89,7 +89,7 @@ pub fn fault_of(error: &PeerError) -> Option<&TlsFault> {
 /// Asks until TLS refuses: a connection that was there before may have to end first.
 pub async fn refusal(client: &PeerClient, address: &str) -> TlsFault {
     loop {
-        let outcome = client.fetch(address, get(0), later()).await;
+        let outcome = client.fetch(address, get(0), ClassWatch::DEMAND, later()).await;
         if let Err(error) = outcome
             && let Some(fault) = fault_of(&error)
         {

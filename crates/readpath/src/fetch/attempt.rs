@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_peer::{ChunkRequest, PeerError, PeerStatus};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerError, PeerStatus};
 use acstor_runclock::RunInstant;
 use acstor_selection::{is_silence, limits};
 use acstor_types::ErrorKind;
@@ -68,7 +68,8 @@ impl Sources {
             accepts_compressed: self.steering.accepts_compressed(peer),
         };
         let underway = self.steering.begin(peer);
-        let fetch = self.peers.fetch(&candidate.address, request, self.clock.wall(deadline));
+        let (class, by) = (ClassWatch::DEMAND, self.clock.wall(deadline));
+        let fetch = self.peers.fetch(&candidate.address, request, class, by);
         let answer = self.clock.timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
             Err(PeerError::Deadline { address: candidate.address.to_string() })
         });
@@ -100,7 +101,8 @@ impl Sources {
         let deadline = self.clock.now() + self.config.peer_deadline;
         let started = self.clock.now();
         let underway = self.steering.begin(peer);
-        let fetch = self.peers.fetch(&candidate.address, request, self.clock.wall(deadline));
+        let (class, by) = (ClassWatch::DEMAND, self.clock.wall(deadline));
+        let fetch = self.peers.fetch(&candidate.address, request, class, by);
         if let Ok(Ok(bytes)) = self.clock.timeout_at(deadline, fetch).await
             && want.digest.matches(&bytes)
         {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use acstor_peer::{ChunkRequest, PeerStatus, ServeFuture};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerStatus, ServeFuture};
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -67,7 +67,12 @@ impl Responder {
     }
 
     /// Answers a request for a chunk.
-    pub(crate) fn serve(self: &Arc<Self>, request: ChunkRequest, deadline: Instant) -> ServeFuture {
+    pub(crate) fn serve(
+        self: &Arc<Self>,
+        request: ChunkRequest,
+        _class: ClassWatch,
+        deadline: Instant,
+    ) -> ServeFuture {
         let responder = self.clone();
         Box::pin(async move {
             let result = responder.answer(&request, deadline).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_peer::{ChunkRequest, ChunkServer};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch};
 use acstor_types::{Entry, ErrorKind};
 use tokio::time::{Instant, timeout};
 
@@ -65,7 +65,9 @@ async fn test_peers_whose_manifests_are_slow_leave_guests_their_turn() {
     let sources: Vec<_> = slow.iter().map(|image| offer(&world, "a", image).1).collect();
     sources.iter().for_each(|source| source.close());
     let path = &world.host("a").path;
-    let serve = |image| tokio::spawn(path.serve(request(image), Instant::now() + 3 * SOON));
+    let serve = |image| {
+        tokio::spawn(path.serve(request(image), ClassWatch::DEMAND, Instant::now() + 3 * SOON))
+    };
     let served: Vec<_> = slow.iter().map(serve).collect();
     while sources.iter().all(|source| source.reads() == 0) {
         tokio::task::yield_now().await;
@@ -87,7 +89,9 @@ async fn test_guest_reads_at_once_a_manifest_that_a_peer_queues_for() {
     let sources: Vec<_> = slow.iter().map(|image| offer(&world, "a", image).1).collect();
     sources.iter().for_each(|source| source.close());
     let path = &world.host("a").path;
-    let serve = |image| tokio::spawn(path.serve(request(image), Instant::now() + 3 * SOON));
+    let serve = |image| {
+        tokio::spawn(path.serve(request(image), ClassWatch::DEMAND, Instant::now() + 3 * SOON))
+    };
     let served: Vec<_> = images.iter().map(serve).collect();
     while sources.iter().all(|source| source.reads() == 0) {
         tokio::task::yield_now().await;

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_peer::{ChunkRequest, ChunkServer, PeerError, PeerStatus};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerError, PeerStatus};
 use acstor_runclock::RunClock;
 use acstor_types::Digest;
 use parking_lot::Mutex;
@@ -162,7 +162,13 @@ impl PeerSource for NetworkPort {
         })
     }
 
-    fn fetch(&self, address: &str, request: ChunkRequest, deadline: Instant) -> PeerFuture {
+    fn fetch(
+        &self,
+        address: &str,
+        request: ChunkRequest,
+        class: ClassWatch,
+        deadline: Instant,
+    ) -> PeerFuture {
         let network = self.network.clone();
         let address = address.to_owned();
         let at = network.started.elapsed();
@@ -172,7 +178,7 @@ impl PeerSource for NetworkPort {
             // By the clock of the host that asks, as a client does.
             let clock = network.clock(&to);
             let late = PeerError::Deadline { address: address.clone() };
-            let asked = answer(&network, &to, address, request, deadline);
+            let asked = answer(&network, (&to, address), request, class, deadline);
             clock.timeout_at(clock.from_wall(deadline), asked).await.unwrap_or(Err(late))
         })
     }
@@ -180,9 +186,9 @@ impl PeerSource for NetworkPort {
 
 async fn answer(
     network: &Network,
-    to: &str,
-    address: String,
+    (to, address): (&str, String),
     request: ChunkRequest,
+    class: ClassWatch,
     deadline: Instant,
 ) -> Result<bytes::Bytes, PeerError> {
     let has_link =
@@ -207,7 +213,7 @@ async fn answer(
         | PeerFaultMode::Lies
         | PeerFaultMode::ShortAnswers => {}
     }
-    let bytes = path.serve(request, deadline).await.map_err(refused)?;
+    let bytes = path.serve(request, class, deadline).await.map_err(refused)?;
     if has_link {
         let now = Instant::now();
         let percent = if request.accepts_compressed { COMPRESSED_PERCENT } else { 100 };

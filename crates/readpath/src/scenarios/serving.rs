@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use acstor_peer::{ChunkRequest, ChunkServer, PeerStatus};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerStatus};
 use acstor_types::{ChunkSize, Digest, DiskId};
 use tokio::time::Instant;
 
@@ -37,10 +37,10 @@ fn one_host(config: &ReadPathConfig) -> (World, Image) {
 async fn test_serve_miss_reads_the_origin_by_the_hint_and_keeps_the_chunk() {
     let (world, image) = one_host(&config());
     let path = &world.host("a").path;
-    let bytes = path.serve(request(&image, 5), soon()).await.unwrap();
+    let bytes = path.serve(request(&image, 5), ClassWatch::DEMAND, soon()).await.unwrap();
     assert!(image.digest(5).matches(&bytes));
     world.flush();
-    path.serve(request(&image, 5), soon()).await.unwrap();
+    path.serve(request(&image, 5), ClassWatch::DEMAND, soon()).await.unwrap();
     assert_eq!(world.host("a").metric("acstor_serves_total{outcome=\"origin\"}"), 1);
     assert_eq!(world.host("a").metric("acstor_serves_total{outcome=\"store\"}"), 1);
     assert_eq!(world.host("a").metric("acstor_serve_bytes_total"), 2 * 4096);
@@ -51,8 +51,10 @@ async fn test_serve_and_guest_share_one_flight() {
     let (world, image) = one_host(&config());
     world.origin.set_delay(10 * MILLI);
     let host = world.host("a");
-    let (guest, peer) =
-        tokio::join!(host.read_chunk(&image, 5), host.path.serve(request(&image, 5), soon()));
+    let (guest, peer) = tokio::join!(
+        host.read_chunk(&image, 5),
+        host.path.serve(request(&image, 5), ClassWatch::DEMAND, soon())
+    );
     guest.unwrap();
     peer.unwrap();
     assert_eq!(world.origin.call_count(), 1);
@@ -63,8 +65,9 @@ async fn test_serve_and_guest_share_one_flight() {
 async fn test_serve_requests_that_arrive_together_are_one_call() {
     let (world, image) = one_host(&config());
     let path = &world.host("a").path;
-    let serves: Vec<_> =
-        (0..16).map(|index| tokio::spawn(path.serve(request(&image, index), soon()))).collect();
+    let serves: Vec<_> = (0..16)
+        .map(|index| tokio::spawn(path.serve(request(&image, index), ClassWatch::DEMAND, soon())))
+        .collect();
     for serve in serves {
         serve.await.unwrap().unwrap();
     }
@@ -83,10 +86,16 @@ async fn test_serve_hint_that_the_manifest_contradicts_is_not_found() {
         ChunkRequest { disk_id: DiskId::from_bytes([9; 16]), ..good },
         ChunkRequest { digest: Digest::of(b"other"), ..good },
     ] {
-        assert_eq!(path.serve(wrong, soon()).await.unwrap_err(), PeerStatus::NotFound);
+        assert_eq!(
+            path.serve(wrong, ClassWatch::DEMAND, soon()).await.unwrap_err(),
+            PeerStatus::NotFound
+        );
     }
     let wrong = ChunkRequest { chunk_size: ChunkSize::DEFAULT, ..good };
-    assert_eq!(path.serve(wrong, soon()).await.unwrap_err(), PeerStatus::Invalid);
+    assert_eq!(
+        path.serve(wrong, ClassWatch::DEMAND, soon()).await.unwrap_err(),
+        PeerStatus::Invalid
+    );
     assert_eq!(world.origin.call_count(), 0);
 }
 
@@ -96,11 +105,12 @@ async fn test_serve_draining_refuses_peers_and_keeps_guests() {
     let host = world.host("a");
     host.read_chunk(&image, 5).await.unwrap();
     host.path.set_drain(true);
-    let refused = host.path.serve(request(&image, 5), soon()).await.unwrap_err();
+    let refused =
+        host.path.serve(request(&image, 5), ClassWatch::DEMAND, soon()).await.unwrap_err();
     assert_eq!(refused, PeerStatus::Overloaded);
     host.read_chunk(&image, 6).await.unwrap();
     host.path.set_drain(false);
-    host.path.serve(request(&image, 5), soon()).await.unwrap();
+    host.path.serve(request(&image, 5), ClassWatch::DEMAND, soon()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,8 +119,9 @@ async fn test_serve_beyond_the_limit_refuses_at_once() {
     world.origin.set_delay(100 * MILLI);
     let path = &world.host("a").path;
     let start = Instant::now();
-    let serves: Vec<_> =
-        (0..10).map(|index| tokio::spawn(path.serve(request(&image, index), soon()))).collect();
+    let serves: Vec<_> = (0..10)
+        .map(|index| tokio::spawn(path.serve(request(&image, index), ClassWatch::DEMAND, soon())))
+        .collect();
     tokio::time::sleep(MILLI).await;
     let mut refused = 0;
     for serve in serves.into_iter().rev() {
@@ -131,11 +142,11 @@ async fn test_serve_dropped_by_the_requester_frees_its_place() {
     let (world, image) = one_host(&ReadPathConfig { serve_inflight_max: 1, ..config() });
     world.origin.set_delay(100 * MILLI);
     let path = &world.host("a").path;
-    let serve = tokio::spawn(path.serve(request(&image, 0), soon()));
+    let serve = tokio::spawn(path.serve(request(&image, 0), ClassWatch::DEMAND, soon()));
     tokio::time::sleep(MILLI).await;
     serve.abort();
     assert!(serve.await.is_err());
-    path.serve(request(&image, 1), soon()).await.unwrap();
+    path.serve(request(&image, 1), ClassWatch::DEMAND, soon()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +155,7 @@ async fn test_serve_origin_down_answers_at_once_and_retries_nothing() {
     world.origin.set(OriginFaultMode::Down);
     let path = &world.host("a").path;
     let start = Instant::now();
-    let status = path.serve(request(&image, 0), soon()).await.unwrap_err();
+    let status = path.serve(request(&image, 0), ClassWatch::DEMAND, soon()).await.unwrap_err();
     assert_eq!(status, PeerStatus::Unavailable);
     assert!(start.elapsed() < 10 * MILLI);
     assert_eq!(world.origin.call_count(), 1);
@@ -155,7 +166,12 @@ async fn test_serve_late_origin_answers_before_the_requester_gives_up() {
     let (world, image) = one_host(&config());
     world.origin.set(OriginFaultMode::Hangs);
     let deadline = soon();
-    let status = world.host("a").path.serve(request(&image, 0), deadline).await.unwrap_err();
+    let status = world
+        .host("a")
+        .path
+        .serve(request(&image, 0), ClassWatch::DEMAND, deadline)
+        .await
+        .unwrap_err();
     assert_eq!(status, PeerStatus::Expired);
     assert!(deadline.saturating_duration_since(Instant::now()) >= 100 * MILLI);
 }
@@ -166,7 +182,7 @@ async fn test_guest_that_joins_a_failing_serve_is_retried() {
     world.origin.set_delay(50 * MILLI);
     world.origin.set(OriginFaultMode::Down);
     let host = world.host("a");
-    let serve = tokio::spawn(host.path.serve(request(&image, 0), soon()));
+    let serve = tokio::spawn(host.path.serve(request(&image, 0), ClassWatch::DEMAND, soon()));
     tokio::time::sleep(10 * MILLI).await;
     let guest = tokio::spawn(host.view(&image).read(0, 4096));
     tokio::time::sleep(100 * MILLI).await;
@@ -179,9 +195,12 @@ async fn test_guest_that_joins_a_failing_serve_is_retried() {
 async fn test_detached_disk_is_served_from_the_store_only() {
     let (world, image) = one_host(&config());
     let path = &world.host("a").path;
-    path.serve(request(&image, 0), soon()).await.unwrap();
+    path.serve(request(&image, 0), ClassWatch::DEMAND, soon()).await.unwrap();
     world.flush();
     path.detach(&image.id()).unwrap();
-    path.serve(request(&image, 0), soon()).await.unwrap();
-    assert_eq!(path.serve(request(&image, 1), soon()).await.unwrap_err(), PeerStatus::NotFound);
+    path.serve(request(&image, 0), ClassWatch::DEMAND, soon()).await.unwrap();
+    assert_eq!(
+        path.serve(request(&image, 1), ClassWatch::DEMAND, soon()).await.unwrap_err(),
+        PeerStatus::NotFound
+    );
 }

@@ -1,15 +1,23 @@
 //! The peers over the network.
 
-use acstor_peer::{ChunkRequest, PeerClient};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerClient};
 use acstor_types::Digest;
 use tokio::time::Instant;
 
 use crate::{HoldsFuture, PeerFuture, PeerSource};
 
 impl PeerSource for PeerClient {
-    fn fetch(&self, address: &str, request: ChunkRequest, deadline: Instant) -> PeerFuture {
+    fn fetch(
+        &self,
+        address: &str,
+        request: ChunkRequest,
+        class: ClassWatch,
+        deadline: Instant,
+    ) -> PeerFuture {
         let (client, address) = (self.clone(), address.to_owned());
-        Box::pin(async move { PeerClient::fetch(&client, &address, request, deadline).await })
+        Box::pin(
+            async move { PeerClient::fetch(&client, &address, request, class, deadline).await },
+        )
     }
 
     fn holds(&self, address: &str, digests: Vec<Digest>, deadline: Instant) -> HoldsFuture {

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use acstor_peer::{ChunkRequest, PeerError};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerError};
 use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -24,8 +24,15 @@ pub type HoldsFuture = Pin<Box<dyn Future<Output = Result<Vec<bool>, PeerError>>
 /// drop of the future at any await, and retries nothing by itself: retries are decided in one
 /// place, the read path.
 pub trait PeerSource: Send + Sync + 'static {
-    /// Starts to fetch a chunk from the peer at `address` (`ip:port`).
-    fn fetch(&self, address: &str, request: ChunkRequest, deadline: Instant) -> PeerFuture;
+    /// Starts to fetch a chunk from the peer at `address` (`ip:port`), in the class that `class` says: what
+    /// is promoted while it is on its way is told to the peer.
+    fn fetch(
+        &self,
+        address: &str,
+        request: ChunkRequest,
+        class: ClassWatch,
+        deadline: Instant,
+    ) -> PeerFuture;
 
     /// Starts to ask the peer at `address` which of some chunks it keeps: one answer per digest. At
     /// most `acstor_peer::frame::HOLDS_MAX` digests. A source that cannot ask has peers that keep none.
