@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use acstor_peer::TlsStatus;
+use acstor_peer::{ServerStats, TlsStatus};
 use acstor_store::StoreStats;
+use acstor_types::RequestClass;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -81,6 +82,7 @@ impl Collector for PartsCollector {
                 .into_iter()
                 .map(|(outcome, count)| (outcome.to_owned(), count)),
             )?;
+            egress(&mut encoder, &server)?;
             labelled(
                 &mut encoder,
                 "acstor_peer_server_refusals",
@@ -137,6 +139,30 @@ impl Collector for PartsCollector {
             client.connections_closed.iter().map(|(why, count)| (why.as_str().to_owned(), *count)),
         )
     }
+}
+
+/// The order of the answers to peers.
+fn egress(
+    encoder: &mut DescriptorEncoder,
+    server: &ServerStats,
+) -> Result<(), std::fmt::Error> {
+    let example = ConstGauge::new(0u64);
+    let mut queued = encoder.encode_descriptor(
+        "acstor_peer_server_queued_answers",
+        "Answers to peers that wait to be sent",
+        None,
+        example.metric_type(),
+    )?;
+    for class in RequestClass::ALL {
+        let count = ConstGauge::new(server.egress.queued[class.index()]);
+        count.encode(queued.encode_family(&[("class", class.as_str())])?)?;
+    }
+    counter(
+        encoder,
+        "acstor_peer_server_send_overruns",
+        "Turns to send that took too long to be waited for",
+        server.egress.overruns,
+    )
 }
 
 fn tls_files(encoder: &mut DescriptorEncoder, status: &TlsStatus) -> Result<(), std::fmt::Error> {

@@ -33,6 +33,27 @@ impl Stream {
         matches!(self, Stream::Tls(_))
     }
 
+    /// Bounds the bytes that are taken from the caller and not sent yet, in the socket and in TLS above it
+    /// each: "written" is then soon "sent", and what is more urgent does not wait behind what a socket
+    /// swallowed. Best effort: only the order of what is sent depends on it.
+    pub fn limit_unsent(&mut self, bytes: usize) {
+        match self {
+            Stream::Plain(socket) => socket.limit_unsent(bytes),
+            Stream::Tls(tls) => match tls.as_mut() {
+                TlsStream::Client(tls) => {
+                    let (socket, session) = tls.get_mut();
+                    socket.limit_unsent(bytes);
+                    session.set_buffer_limit(Some(bytes));
+                }
+                TlsStream::Server(tls) => {
+                    let (socket, session) = tls.get_mut();
+                    socket.limit_unsent(bytes);
+                    session.set_buffer_limit(Some(bytes));
+                }
+            },
+        }
+    }
+
     /// Receives into `first` and, when that is full, on into `second`, with one system call where
     /// the stream allows it. Returns the number of bytes, 0 at the end of the stream.
     ///
@@ -100,6 +121,25 @@ impl Socket {
         // The kernel grants what it allows; only speed depends on it.
         let _ = socket.set_send_buffer_size(bytes);
         let _ = socket.set_recv_buffer_size(bytes);
+    }
+
+    fn limit_unsent(&self, bytes: usize) {
+        let Socket::Tcp(stream) = self else { return };
+        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the descriptor is open, and the kernel reads one integer of the length given.
+        let outcome = unsafe {
+            libc::setsockopt(
+                stream.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_NOTSENT_LOWAT,
+                std::ptr::from_ref(&bytes).cast(),
+                size_of_val(&bytes) as libc::socklen_t,
+            )
+        };
+        if outcome < 0 {
+            let error = io::Error::last_os_error();
+            tracing::debug!(%error, "the socket takes no bound of what is not sent");
+        }
     }
 
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -49,6 +49,22 @@ pub struct ServerLimits {
     pub compressions_max: usize,
     /// Bytes of the chunks that are compressed or wait for it; what is beyond goes out as it is.
     pub compression_bytes_max: u64,
+    /// Connections that write answers at a time, in the order of their classes; the others wait. Few: an
+    /// urgent answer waits for one of them. More than one: while one connection waits for its receiver's
+    /// acknowledgements others fill the link.
+    pub send_slots_max: usize,
+    /// Bytes of the answers that a connection writes in its turn; one answer may be more. One chunk of the
+    /// default size: small ones share a turn and its cost.
+    pub send_slot_bytes: usize,
+    /// Time in its turn after which a connection no longer counts, and others write as well; a multiple of
+    /// what is typical where that is longer. Well above a chunk's time on a link of 1 Gbit/s, 0.5 ms, and
+    /// below what a guest notices.
+    pub send_slot_time: Duration,
+    /// Time after which one preload is sent though more urgent answers wait: it is bounded, not starved.
+    pub preload_interval: Duration,
+    /// Bytes that a connection's socket, and TLS above it, may each hold and not have sent: no order
+    /// reaches them any more. Two TLS records, enough for the next write to come in time.
+    pub unsent_bytes_max: usize,
 }
 
 impl Default for ServerLimits {
@@ -68,6 +84,11 @@ impl Default for ServerLimits {
             deadline_max: Duration::from_secs(60),
             compressions_max: 2,
             compression_bytes_max: 4 << 20,
+            send_slots_max: 4,
+            send_slot_bytes: 64 << 10,
+            send_slot_time: Duration::from_millis(5),
+            preload_interval: Duration::from_secs(1),
+            unsent_bytes_max: 32 << 10,
         }
     }
 }
@@ -168,7 +189,12 @@ impl ServerLimits {
         duration("write_timeout", self.write_timeout)?;
         duration("deadline_max", self.deadline_max)?;
         count("compressions_max", self.compressions_max as u64, 0, 64)?;
-        count("compression_bytes_max", self.compression_bytes_max, chunk, 1 << 28)
+        count("compression_bytes_max", self.compression_bytes_max, chunk, 1 << 28)?;
+        count("send_slots_max", self.send_slots_max as u64, 1, 1 << 16)?;
+        count("send_slot_bytes", self.send_slot_bytes as u64, 1, 1 << 24)?;
+        duration("send_slot_time", self.send_slot_time)?;
+        duration("preload_interval", self.preload_interval)?;
+        count("unsent_bytes_max", self.unsent_bytes_max as u64, 4096, 1 << 24)
     }
 }
 

@@ -32,7 +32,7 @@ pub use config::{ClientLimits, PeerConfig, Security, ServerLimits};
 pub use connection_state::{ConnectionEvent, ConnectionState, InvalidTransition, TRANSITIONS};
 pub use error::PeerError;
 pub use request::{ChunkRequest, ChunkServer, ServeFuture};
-pub use server::{CompressionStats, PeerServer, ServerStats};
+pub use server::{CompressionStats, EgressStats, PeerServer, ServerStats};
 pub use status::PeerStatus;
 pub use version::{
     FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange,

@@ -3,10 +3,10 @@
 //! One task owns the socket and does everything in turn: answers of requests that had to wait,
 //! writing, reading. A request that can be answered at once is answered right there, without another
 //! task; one that must wait gets a task of its own, so that misses of one connection run in
-//! parallel. Nothing here queues without a limit: a request holds a permit until its answer is written,
-//! and refusals stop the reading when they are not taken.
+//! parallel. Chunks are sent in the order of [`super::egress`], refusals and small answers at once. Nothing
+//! here queues without a limit: a request holds a permit until its answer is written, and refusals stop the
+//! reading when they are not taken.
 
-use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -15,16 +15,17 @@ use std::task::{Context, Poll};
 
 use acstor_net::{DrainSignal, Stream};
 use acstor_runclock::RunInstant;
-use acstor_types::Digest;
+use acstor_types::{Digest, RequestClass};
 use bytes::Bytes;
-use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, Sleep};
 
 use super::Shared;
 use super::admission::Permit;
+use super::egress::{EgressPort, Ticket};
 use super::greeting::Greeted;
 use super::output::Output;
 use super::places::Place;
+use super::requests::{Request, Requests};
 use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{
@@ -44,8 +45,6 @@ const ROUNDS_PER_POLL: usize = 16;
 /// refusals to a peer that asks without reading.
 const OUTPUT_FRAMES_MAX: usize = 1024;
 
-type Answer = (u64, Permit, Result<WireChunk, PeerStatus>);
-
 /// A connection after HELLO.
 pub(super) struct Connection {
     shared: Arc<Shared>,
@@ -58,9 +57,11 @@ pub(super) struct Connection {
     input: Vec<u8>,
     handled: usize,
     output: Output,
-    waiting: JoinSet<Answer>,
-    /// Request of each waiting task, for the answer when one panics.
-    waiting_ids: HashMap<Id, u64>,
+    requests: Requests,
+    /// This connection's place in the order in which all send.
+    port: EgressPort,
+    /// Room for tickets; empty between rounds.
+    granted: Vec<Ticket>,
     clock: Clock,
 }
 
@@ -95,8 +96,9 @@ impl Connection {
             input: Vec::with_capacity(INPUT_CAPACITY),
             handled: 0,
             output: Output::default(),
-            waiting: JoinSet::new(),
-            waiting_ids: HashMap::new(),
+            requests: Requests::default(),
+            port: shared.egress.join(greeted.host),
+            granted: Vec::new(),
             clock,
             shared,
         }
@@ -127,6 +129,8 @@ impl Connection {
         if self.state.after(ConnectionEvent::Ended).is_err() {
             tracing::error!(state = ?self.state, "a connection ended twice");
         }
+        // Others need not wait for the goodbye of this one.
+        drop((self.port, self.requests, self.output));
         if reason.is_orderly() {
             let goodbye = tokio::io::AsyncWriteExt::shutdown(&mut self.stream);
             let _ = tokio::time::timeout(self.shared.limits.write_timeout, goodbye).await;
@@ -170,39 +174,32 @@ impl Connection {
 
     fn collect_answers(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progressed = false;
-        while let Poll::Ready(Some(finished)) = self.waiting.poll_join_next_with_id(cx) {
+        while let Poll::Ready(Some((request, answer))) = self.requests.poll_served(cx) {
             progressed = true;
-            match finished {
-                Ok((id, (request_id, permit, answer))) => {
-                    self.waiting_ids.remove(&id);
-                    self.push_answer(request_id, permit, answer);
-                }
-                Err(failure) => {
-                    tracing::error!(%failure, "serving a chunk failed");
-                    if let Some(request_id) = self.waiting_ids.remove(&failure.id()) {
-                        self.refuse(request_id, PeerStatus::Internal);
-                    }
-                }
-            }
+            self.answer(cx, request, answer);
         }
-        progressed
+        progressed | self.send_granted(cx)
     }
 
     fn write_answers(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
-        if self.output.is_empty() {
-            return Ok(false);
-        }
-        match self.output.poll_write(cx, &mut self.stream) {
-            Poll::Ready(Ok(completed)) => {
-                self.clock.blocked = None;
-                Ok(completed > 0)
+        let mut progressed = false;
+        if !self.output.is_empty() {
+            match self.output.poll_write(cx, &mut self.stream) {
+                Poll::Ready(Ok(completed)) => {
+                    self.clock.blocked = None;
+                    progressed = completed > 0;
+                }
+                Poll::Ready(Err(_)) => return Err(CloseReason::Io),
+                Poll::Pending => {
+                    self.clock.blocked.get_or_insert_with(|| self.shared.clock.now());
+                }
             }
-            Poll::Ready(Err(_)) => Err(CloseReason::Io),
-            Poll::Pending => {
-                self.clock.blocked.get_or_insert_with(|| self.shared.clock.now());
-                Ok(false)
-            }
         }
+        // Empty only when the socket has the last byte, and nothing of it is left in TLS.
+        if self.port.has_slot() && self.output.is_empty() {
+            progressed |= self.port.finish();
+        }
+        Ok(progressed)
     }
 
     /// Handles the requests at hand, then receives more.
@@ -311,8 +308,8 @@ impl Connection {
 
     fn handle_get(&mut self, cx: &mut Context<'_>, request_id: u64, get: &Get) {
         super::stats::add(&self.shared.counters.requests, 1);
-        let request = match get.request() {
-            Ok(request) => request,
+        let asked = match get.request() {
+            Ok(asked) => asked,
             Err(status) => return self.refuse(request_id, status),
         };
         if get.deadline_ms == 0 {
@@ -322,58 +319,76 @@ impl Connection {
         let Some(permit) = Permit::take(&self.shared.budget, self.place.budget(), bytes) else {
             return self.refuse(request_id, PeerStatus::Overloaded);
         };
-        let asked = std::time::Duration::from_millis(get.deadline_ms.into());
-        let deadline = Instant::now() + asked.min(self.shared.limits.deadline_max);
-        let mut answer = self.shared.chunks.serve(request, ClassWatch::DEMAND, deadline);
-        match answer.as_mut().poll(cx).map(|answer| checked(answer, &request)) {
-            Poll::Ready(Ok(chunk)) if request.accepts_compressed => {
-                let answer = async move { Ok(chunk) };
-                self.answer_later(request_id, permit, request, deadline, answer);
+        let patience = std::time::Duration::from_millis(get.deadline_ms.into());
+        let deadline = Instant::now() + patience.min(self.shared.limits.deadline_max);
+        let mut answer = self.shared.chunks.serve(asked, ClassWatch::DEMAND, deadline);
+        let request = Request { request_id, class: RequestClass::Demand, permit, deadline };
+        match answer.as_mut().poll(cx).map(|answer| checked(answer, &asked)) {
+            Poll::Ready(Ok(chunk)) if asked.accepts_compressed => {
+                self.answer_later(request, asked, async move { Ok(chunk) });
             }
-            Poll::Ready(answer) => {
-                self.push_answer(request_id, permit, answer.map(WireChunk::Plain));
-            }
-            Poll::Pending => self.answer_later(request_id, permit, request, deadline, answer),
+            Poll::Ready(answer) => self.answer(cx, request, answer.map(WireChunk::Plain)),
+            Poll::Pending => self.answer_later(request, asked, answer),
         }
     }
 
     /// Waits for the answer in a task of its own, and there compresses it where that is welcome.
     fn answer_later(
         &mut self,
-        request_id: u64,
-        permit: Permit,
-        request: ChunkRequest,
-        deadline: Instant,
+        request: Request,
+        asked: ChunkRequest,
         answer: impl Future<Output = Result<Bytes, PeerStatus>> + Send + 'static,
     ) {
         let shared = Arc::clone(&self.shared);
-        let prepared = async move {
-            let chunk = checked(answer.await, &request)?;
-            Ok(match request.accepts_compressed {
+        self.requests.serve(request, async move {
+            let chunk = checked(answer.await, &asked)?;
+            Ok(match asked.accepts_compressed {
                 true => shared.compressor.offer(chunk).await,
                 false => WireChunk::Plain(chunk),
             })
-        };
-        let task = self.waiting.spawn(async move {
-            let in_time = tokio::time::timeout_at(deadline, prepared).await;
-            (request_id, permit, in_time.unwrap_or(Err(PeerStatus::Expired)))
         });
-        self.waiting_ids.insert(task.id(), request_id);
     }
 
-    fn push_answer(
+    /// Sends an answer, at once or when its turn comes.
+    fn answer(
         &mut self,
-        request_id: u64,
-        permit: Permit,
+        cx: &mut Context<'_>,
+        request: Request,
         answer: Result<WireChunk, PeerStatus>,
     ) {
-        match answer {
-            Ok(chunk) => {
-                self.shared.counters.count_chunk(permit.bytes(), chunk.wire_len());
-                self.output.push_chunk(request_id, chunk, permit);
-            }
-            Err(status) => self.refuse(request_id, status),
+        let chunk = match answer {
+            Ok(chunk) => chunk,
+            Err(status) => return self.refuse(request.request_id, status),
+        };
+        let ticket = self.requests.ticket();
+        if self.port.offer(cx, request.class, (ticket, chunk.wire_len())) {
+            self.send(request, chunk);
+        } else {
+            self.requests.keep(ticket, request, chunk);
         }
+    }
+
+    /// Sends the answers whose turn came meanwhile; returns whether there are any.
+    fn send_granted(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut granted = std::mem::take(&mut self.granted);
+        self.port.take_granted(cx, &mut granted);
+        let is_any = !granted.is_empty();
+        for ticket in granted.drain(..) {
+            let Some((request, chunk)) = self.requests.take(ticket) else { continue };
+            if Instant::now() < request.deadline {
+                self.send(request, chunk);
+            } else {
+                self.refuse(request.request_id, PeerStatus::Expired);
+            }
+        }
+        self.granted = granted;
+        is_any
+    }
+
+    fn send(&mut self, request: Request, chunk: WireChunk) {
+        let Request { request_id, permit, .. } = request;
+        self.shared.counters.count_chunk(permit.bytes(), chunk.wire_len());
+        self.output.push_chunk(request_id, chunk, permit);
     }
 
     fn refuse(&mut self, request_id: u64, status: PeerStatus) {
@@ -384,9 +399,14 @@ impl Connection {
     /// Waits for the next timeout; `Ready` with a reason when one expired, `Ready(None)` when there is
     /// something else to do.
     fn poll_clock(&mut self, cx: &mut Context<'_>) -> Poll<Option<CloseReason>> {
+        let now = self.shared.clock.now();
+        if self.port.due().is_some_and(|due| due <= now) {
+            self.port.overrun();
+        }
         let (due, reason) = self.next_timeout();
-        if self.shared.clock.now() < due {
-            let wall = self.shared.clock.wall(due);
+        if now < due {
+            let next = self.port.due().map_or(due, |slot_due| slot_due.min(due));
+            let wall = self.shared.clock.wall(next);
             let timer = &mut self.clock.timer;
             if timer.deadline() > wall || timer.is_elapsed() {
                 timer.as_mut().reset(wall);
@@ -404,7 +424,7 @@ impl Connection {
     fn next_timeout(&self) -> (RunInstant, CloseReason) {
         let limits = &self.shared.limits;
         let idle = (self.clock.heard + limits.idle_timeout, CloseReason::Idle);
-        let is_busy = !self.waiting.is_empty() || !self.output.is_empty();
+        let is_busy = !self.requests.is_empty() || !self.output.is_empty();
         let rest = match self.clock.drain_began {
             // The server's own drain is bounded by its caller; a client that was idle has one more
             // timeout, a longer one while it is answered: its place may be another one's.

@@ -1,6 +1,7 @@
 //! The server's side of TLS and HELLO.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 
 use acstor_net::{Shown, Socket, Stream, TlsFault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +22,8 @@ pub(super) struct Greeted {
     pub(super) stream: Stream,
     pub(super) state: ConnectionState,
     pub(super) place: Place,
+    /// The client's host.
+    pub(super) host: IpAddr,
 }
 
 /// Takes a connection through TLS and HELLO, or says why it ended. Where the server is full, and all are
@@ -33,6 +36,8 @@ pub(super) async fn greet(
     let limit = shared.limits.handshake_timeout;
     let steps = async {
         let _ = tcp.set_nodelay(true); // only speed depends on it
+        // One that is gone by now will hardly say HELLO.
+        let host = tcp.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer.ip());
         let mut state = ConnectionState::Securing;
         let (mut stream, credentials) = secure(shared, tcp).await?;
         state = advance(state, ConnectionEvent::Secured)?;
@@ -50,10 +55,11 @@ pub(super) async fn greet(
             let status = Header::refusal(PeerStatus::Overloaded, 0).encode();
             return Err(say_and_close(&mut stream, &status, CloseReason::TooManyConnections).await);
         };
+        stream.limit_unsent(limits.unsent_bytes_max);
         stream.write_all(&ours).await.map_err(|_| CloseReason::Io)?;
         stream.flush().await.map_err(|_| CloseReason::Io)?;
         state = advance(state, ConnectionEvent::Greeted)?;
-        Ok(Greeted { stream, state, place })
+        Ok(Greeted { stream, state, place, host })
     };
     tokio::select! {
         greeted = shared.clock.timeout(limit, steps) => {

@@ -5,10 +5,12 @@ mod admission;
 mod compressor;
 mod connection;
 mod credentials;
+mod egress;
 mod greeting;
 mod handshakes;
 mod output;
 mod places;
+mod requests;
 mod stats;
 
 use std::io;
@@ -25,12 +27,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 pub use compressor::CompressionStats;
+pub use egress::EgressStats;
 pub use stats::ServerStats;
 
 use crate::{ChunkServer, PeerConfig, PeerError, Security, ServerLimits, TlsStatus};
 use admission::Budget;
 use compressor::Compressor;
 use connection::Connection;
+use egress::Egress;
 use handshakes::{Handshake, Handshakes};
 use places::Places;
 use stats::{Counters, add};
@@ -63,6 +67,7 @@ struct Shared {
     places: Arc<Places>,
     connections: Arc<ConnectionRegistry>,
     compressor: Compressor,
+    egress: Arc<Egress>,
     counters: Counters,
 }
 
@@ -114,6 +119,7 @@ impl PeerServer {
         let limits = config.server.clone();
         let shared = Arc::new(Shared {
             chunks,
+            egress: Egress::new(&limits, clock.clone()),
             clock,
             tls,
             members,
@@ -139,7 +145,8 @@ impl PeerServer {
     pub fn stats(&self) -> ServerStats {
         let budget = &self.shared.budget;
         let compression = self.shared.compressor.stats();
-        self.shared.counters.snapshot(budget.requests(), budget.bytes(), compression)
+        let egress = self.shared.egress.stats();
+        self.shared.counters.snapshot(budget.requests(), budget.bytes(), compression, egress)
     }
 
     /// Takes the hosts of the ring in use as (name, `ip:port`): with `members_only` clients must have the

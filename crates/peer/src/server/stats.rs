@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::CompressionStats;
+use super::{CompressionStats, EgressStats};
 use crate::{CloseReason, PeerStatus};
 
 /// Counters of a server since its start, and what is in flight now.
@@ -26,6 +26,8 @@ pub struct ServerStats {
     pub bytes_saved: u64,
     /// Outcomes of compression, of answers for which it was welcome.
     pub compression: CompressionStats,
+    /// Answers that wait to be sent, and what became of their turns.
+    pub egress: EgressStats,
     /// Refusals sent, by status; every status of version 1 is listed.
     pub refusals: Vec<(PeerStatus, u64)>,
     /// Requests in flight now.
@@ -96,6 +98,7 @@ impl Counters {
         requests_in_flight: usize,
         bytes_in_flight: u64,
         compression: CompressionStats,
+        egress: EgressStats,
     ) -> ServerStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ServerStats {
@@ -108,6 +111,7 @@ impl Counters {
             bytes_sent: get(&self.bytes),
             bytes_saved: get(&self.saved),
             compression,
+            egress,
             refusals: PeerStatus::ALL.into_iter().zip(self.refusals.iter().map(get)).collect(),
             requests_in_flight: requests_in_flight as u64,
             bytes_in_flight,
