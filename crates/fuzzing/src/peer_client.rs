@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use acstor_peer::frame::{FrameKind, GET_BODY_LEN, HEADER_LEN, HELLO_BODY_LEN_MIN, Header};
 use acstor_peer::{ChunkRequest, ClassWatch, PeerClient, PeerConfig, Security};
-use acstor_types::{ChunkSize, Digest, DiskId};
+use acstor_types::{ChunkSize, Digest, DiskId, RequestClass};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -77,8 +77,12 @@ pub fn run(input: &[u8]) {
             accepts_compressed: mode % 3 != 0,
         };
         let deadline = Instant::now() + DEADLINE;
-        let fetch =
-            timeout(2 * DEADLINE, client.fetch(address, request, ClassWatch::DEMAND, deadline));
+        let class = match mode & 0x80 {
+            0 => RequestClass::Demand,
+            _ => RequestClass::Ahead,
+        };
+        let class = ClassWatch::constant(class);
+        let fetch = timeout(2 * DEADLINE, client.fetch(address, request, class, deadline));
         let say = match mode % 3 {
             0 => Say::AtOnce,
             1 => Say::AfterGet,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use acstor_peer::frame::Hello;
 use acstor_peer::{
-    ChunkRequest, ChunkServer, ClassWatch, PeerConfig, PeerServer, PeerStatus, Security,
+    ChunkRequest, ChunkServer, ClassWatch, FEATURES, PeerConfig, PeerServer, PeerStatus, Security,
     ServeFuture, VersionRange,
 };
 use bytes::Bytes;
@@ -57,7 +57,7 @@ pub fn run(bytes: &[u8]) {
         let hello = Hello {
             versions: VersionRange::OURS,
             chunk_size_max: 4 << 20,
-            features: 0,
+            features: FEATURES,
             requests_in_flight_max: 1,
             idle_timeout_ms: 0,
         };

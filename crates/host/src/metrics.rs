@@ -142,10 +142,7 @@ impl Collector for PartsCollector {
 }
 
 /// The order of the answers to peers.
-fn egress(
-    encoder: &mut DescriptorEncoder,
-    server: &ServerStats,
-) -> Result<(), std::fmt::Error> {
+fn egress(encoder: &mut DescriptorEncoder, server: &ServerStats) -> Result<(), std::fmt::Error> {
     let example = ConstGauge::new(0u64);
     let mut queued = encoder.encode_descriptor(
         "acstor_peer_server_queued_answers",
@@ -157,6 +154,18 @@ fn egress(
         let count = ConstGauge::new(server.egress.queued[class.index()]);
         count.encode(queued.encode_family(&[("class", class.as_str())])?)?;
     }
+    counter(
+        encoder,
+        "acstor_peer_server_promotions",
+        "Requests of peers that became more urgent while they waited",
+        server.promotions,
+    )?;
+    counter(
+        encoder,
+        "acstor_peer_server_cancels",
+        "Requests of peers that were cancelled while they waited",
+        server.cancels,
+    )?;
     counter(
         encoder,
         "acstor_peer_server_send_overruns",

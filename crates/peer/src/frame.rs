@@ -13,7 +13,7 @@
 //! frozen for all versions; later versions may append fields to its body, which older ones skip.
 //! Described in `reference/protocols/peer`; golden files `tests/golden/peer-frames-v1*.bin`.
 
-use acstor_types::{ChunkSize, Digest, DiskId, limits};
+use acstor_types::{ChunkSize, Digest, DiskId, RequestClass, limits};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -35,6 +35,12 @@ pub const HOLDS_MAX: usize = 120;
 pub const COMPRESSED_PREFIX_LEN: usize = 4;
 /// Flag of a GET, with [`crate::FEATURE_COMPRESSED`]: the answer may be COMPRESSED.
 pub const FLAG_COMPRESSED_WELCOME: u8 = 1;
+/// Flags of a GET, with [`crate::FEATURE_CLASSES`]: the code of its class.
+pub const FLAGS_CLASS: u8 = 0b110;
+/// Place of the class among the flags of a GET.
+const CLASS_SHIFT: u32 = FLAGS_CLASS.trailing_zeros();
+/// Flags of a CLASS that cancels its request; else they are a class's code.
+pub const CLASS_NONE: u8 = 3;
 /// First bytes of a HELLO's body.
 pub const HELLO_MAGIC: [u8; 8] = *b"ACSTPEER";
 
@@ -61,6 +67,9 @@ pub enum FrameKind {
     Held,
     /// Server to client, to a GET with [`FLAG_COMPRESSED_WELCOME`]: the chunk, compressed.
     Compressed,
+    /// Client to server, with [`crate::FEATURE_CLASSES`]: the class of that request is this one now, or
+    /// nobody waits for it any more.
+    Class,
     /// A kind of a newer version.
     Unknown(u8),
 }
@@ -79,6 +88,7 @@ impl FrameKind {
             FrameKind::Holds => 8,
             FrameKind::Held => 9,
             FrameKind::Compressed => 10,
+            FrameKind::Class => 11,
             FrameKind::Unknown(code) => code,
         }
     }
@@ -95,7 +105,21 @@ impl FrameKind {
             8 => FrameKind::Holds,
             9 => FrameKind::Held,
             10 => FrameKind::Compressed,
+            11 => FrameKind::Class,
             code => FrameKind::Unknown(code),
+        }
+    }
+
+    /// Returns whether a frame of this kind may have `flags`; those of a newer kind are its own affair.
+    const fn may_have(self, flags: u8) -> bool {
+        match self {
+            FrameKind::Get => {
+                flags & !(FLAG_COMPRESSED_WELCOME | FLAGS_CLASS) == 0
+                    && RequestClass::from_code((flags & FLAGS_CLASS) >> CLASS_SHIFT).is_some()
+            }
+            FrameKind::Class => flags <= CLASS_NONE,
+            FrameKind::Unknown(_) => true,
+            _ => flags == 0,
         }
     }
 }
@@ -159,7 +183,8 @@ pub struct Header {
     pub kind: FrameKind,
     /// Bytes of the body; within the limits of the kind.
     pub body_len: u32,
-    /// Flags that the frame's kind allows: of a GET [`FLAG_COMPRESSED_WELCOME`], else none.
+    /// Flags that the frame's kind allows: of a GET [`FLAG_COMPRESSED_WELCOME`] and [`FLAGS_CLASS`], of a
+    /// CLASS a class's code or [`CLASS_NONE`], else none.
     pub flags: u8,
     /// The refusal of a STATUS frame.
     pub status: Option<PeerStatus>,
@@ -177,6 +202,17 @@ impl Header {
     pub const fn refusal(status: PeerStatus, request_id: u64) -> Header {
         let header = Header::new(FrameKind::Status, 0, request_id);
         Header { status: Some(status), ..header }
+    }
+
+    /// Returns the frame that gives a request another class; `None` cancels it.
+    pub fn class(class: Option<RequestClass>, request_id: u64) -> Header {
+        let flags = class.map_or(CLASS_NONE, RequestClass::code);
+        Header { flags, ..Header::new(FrameKind::Class, 0, request_id) }
+    }
+
+    /// Returns the class that a CLASS gives its request; `None` cancels it.
+    pub const fn new_class(&self) -> Option<RequestClass> {
+        RequestClass::from_code(self.flags)
     }
 
     /// Writes the header.
@@ -212,9 +248,11 @@ impl Header {
             FrameKind::Compressed => (COMPRESSED_PREFIX_LEN + 1
                 ..=compressed_len_max(limits::CHUNK_SIZE_MAX as usize))
                 .contains(&length),
-            FrameKind::Ping | FrameKind::Pong | FrameKind::Status | FrameKind::Goodbye => {
-                length == 0
-            }
+            FrameKind::Ping
+            | FrameKind::Pong
+            | FrameKind::Status
+            | FrameKind::Goodbye
+            | FrameKind::Class => length == 0,
             FrameKind::Unknown(_) => length <= UNKNOWN_BODY_LEN_MAX,
         };
         if !possible {
@@ -223,15 +261,14 @@ impl Header {
         let status = PeerStatus::from_code(raw.status.get());
         // A kind of a newer version may use flags and status as it likes.
         let is_unknown = matches!(kind, FrameKind::Unknown(_));
-        let flags = if kind == FrameKind::Get { FLAG_COMPRESSED_WELCOME } else { 0 };
-        let has_reserved = raw.flags & !flags != 0;
+        let has_reserved = !kind.may_have(raw.flags);
         if !is_unknown && (has_reserved || status.is_some() != (kind == FrameKind::Status)) {
             return Err(FrameError::Reserved);
         }
         Ok(Header {
             kind,
             body_len,
-            flags: raw.flags & flags,
+            flags: if is_unknown { 0 } else { raw.flags },
             status,
             request_id: raw.request_id.get(),
         })
@@ -320,6 +357,8 @@ pub struct Get {
     pub deadline_ms: u32,
     /// True if the answer may be COMPRESSED; a flag of the header.
     pub accepts_compressed: bool,
+    /// The request's class; flags of the header.
+    pub class: RequestClass,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -333,7 +372,7 @@ struct RawGet {
 }
 
 impl Get {
-    /// Returns the GET for a request.
+    /// Returns the GET for a request that a guest waits for.
     pub fn new(request: &ChunkRequest, deadline_ms: u32) -> Get {
         Get {
             digest: request.digest,
@@ -342,6 +381,7 @@ impl Get {
             chunk_size: request.chunk_size.as_u32(),
             deadline_ms,
             accepts_compressed: request.accepts_compressed,
+            class: RequestClass::Demand,
         }
     }
 
@@ -355,7 +395,8 @@ impl Get {
             deadline_ms: U32::new(self.deadline_ms),
         };
         let body: [u8; GET_BODY_LEN] = zerocopy::transmute!(raw);
-        let flags = if self.accepts_compressed { FLAG_COMPRESSED_WELCOME } else { 0 };
+        let welcome = if self.accepts_compressed { FLAG_COMPRESSED_WELCOME } else { 0 };
+        let flags = welcome | self.class.code() << CLASS_SHIFT;
         let header = Header::new(FrameKind::Get, GET_BODY_LEN as u32, request_id);
         joined(&Header { flags, ..header }, &body)
     }
@@ -370,6 +411,9 @@ impl Get {
             chunk_size: raw.chunk_size.get(),
             deadline_ms: raw.deadline_ms.get(),
             accepts_compressed: flags & FLAG_COMPRESSED_WELCOME != 0,
+            // A header with another code is refused before.
+            class: RequestClass::from_code((flags & FLAGS_CLASS) >> CLASS_SHIFT)
+                .unwrap_or(RequestClass::Demand),
         }
     }
 

@@ -35,7 +35,8 @@ pub use request::{ChunkRequest, ChunkServer, ServeFuture};
 pub use server::{CompressionStats, EgressStats, PeerServer, ServerStats};
 pub use status::PeerStatus;
 pub use version::{
-    FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange,
+    FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX,
+    VERSION_MIN, VersionRange,
 };
 
 /// The application protocol of TLS on both sides.

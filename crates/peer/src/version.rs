@@ -15,8 +15,10 @@ pub const VERSION_MAX: u16 = VERSION_1;
 pub const FEATURE_HOLDS: u64 = 1;
 /// A flag of GET that welcomes a compressed answer, and COMPRESSED.
 pub const FEATURE_COMPRESSED: u64 = 2;
+/// Flags of GET for the class of a request, and CLASS, which changes it or cancels the request.
+pub const FEATURE_CLASSES: u64 = 4;
 /// Features that this build knows.
-pub const FEATURES: u64 = FEATURE_HOLDS | FEATURE_COMPRESSED;
+pub const FEATURES: u64 = FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES;
 
 /// An inclusive range of protocol versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,17 +11,19 @@ use std::time::Duration;
 use acstor_net::{Shown, Stream};
 use acstor_runclock::RunInstant;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use super::connector::Greeted;
 use super::input::{Event, Input};
-use super::link::LinkStatus;
-use super::peer::Peer;
+use super::link::{Change, LinkStatus, Requests};
+use super::peer::{Peer, Waited};
 use super::pending::{Answer, Ask, PendingTable, Submission};
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{FrameKind, Get, Header, encode_holds};
-use crate::{ClientLimits, CloseReason, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, PeerStatus};
+use crate::{
+    ClientLimits, CloseReason, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES,
+    PeerStatus,
+};
 
 /// Events handled before new requests are sent.
 const EVENTS_PER_ROUND: usize = 16;
@@ -39,7 +41,7 @@ pub(super) struct Connection {
     shown: Option<Shown>,
     state: ConnectionState,
     drain_reason: CloseReason,
-    submissions: mpsc::UnboundedReceiver<Submission>,
+    requests: Requests,
     /// True if no fetch can hand over another request.
     is_detached: bool,
     pending: PendingTable,
@@ -85,7 +87,7 @@ impl Connection {
     pub(super) fn new(
         peer: Arc<Peer>,
         status: Arc<LinkStatus>,
-        submissions: mpsc::UnboundedReceiver<Submission>,
+        requests: Requests,
         greeted: Greeted,
     ) -> Connection {
         let limits = peer.limits();
@@ -102,7 +104,7 @@ impl Connection {
             shown: greeted.shown,
             state: greeted.state,
             drain_reason: CloseReason::Shutdown,
-            submissions,
+            requests,
             is_detached: false,
             pending: PendingTable::default(),
             pending_max: REQUESTS_MAX.min(greeted.hello.requests_in_flight_max as usize),
@@ -127,9 +129,9 @@ impl Connection {
         self.status.end(reason);
         self.peer.connection_ended(&self.status, reason, self.answers > 0);
         let limit = self.peer.limits().connect_timeout;
-        let Connection { mut stream, submissions, pending, .. } = self;
+        let Connection { mut stream, requests, pending, .. } = self;
         // Their fetches learn now that no answer will come.
-        drop((submissions, pending));
+        drop((requests, pending));
         if reason.is_orderly() {
             let _ = tokio::time::timeout(limit, stream.shutdown()).await;
         }
@@ -154,6 +156,7 @@ impl Connection {
 
     fn poll_round(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
         let mut progressed = self.take_submissions(cx);
+        progressed |= self.take_changes(cx);
         progressed |= self.write(cx)?;
         progressed |= self.read(cx)?;
         Ok(progressed)
@@ -166,10 +169,10 @@ impl Connection {
     fn take_submissions(&mut self, cx: &mut Context<'_>) -> bool {
         let mut progressed = false;
         while self.pending.len() < self.pending_max && !self.is_detached {
-            match self.submissions.poll_recv(cx) {
-                Poll::Ready(Some(submission)) => {
+            match self.requests.submissions.poll_recv(cx) {
+                Poll::Ready(Some((number, submission))) => {
                     progressed = true;
-                    self.send(submission);
+                    self.send(number, submission);
                 }
                 Poll::Ready(None) => self.is_detached = true,
                 Poll::Pending => break,
@@ -178,7 +181,41 @@ impl Connection {
         progressed
     }
 
-    fn send(&mut self, mut submission: Submission) {
+    fn take_changes(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progressed = false;
+        while let Poll::Ready(Some(change)) = self.requests.changes.poll_recv(cx) {
+            progressed = true;
+            self.note(change);
+        }
+        progressed
+    }
+
+    /// Tells the peer what changed, if it has the request and knows classes. What is not sent yet will be
+    /// sent as it is then, or not at all.
+    fn note(&mut self, change: Change) {
+        let now = self.peer.clock().now();
+        let (Change::Promoted(number, _) | Change::Dropped(number)) = change;
+        let Some((id, pending)) = self.pending.find(number) else { return };
+        let told = match change {
+            Change::Promoted(_, class) if class > pending.class => {
+                pending.class = class;
+                if class.is_demand() {
+                    pending.demanded = Some(now);
+                }
+                Some(class)
+            }
+            Change::Promoted(..) => return,
+            Change::Dropped(_) => {
+                pending.is_cancelled = true;
+                None
+            }
+        };
+        if self.features & FEATURE_CLASSES != 0 {
+            self.output.extend_from_slice(&Header::class(told, id).encode());
+        }
+    }
+
+    fn send(&mut self, number: u64, mut submission: Submission) {
         if submission.reply.is_closed() {
             return; // nobody waits any more
         }
@@ -189,13 +226,18 @@ impl Connection {
         if let Ask::Chunk(request) = &mut submission.ask {
             request.accepts_compressed &= self.features & FEATURE_COMPRESSED != 0;
         }
-        let (pending, ask) = submission.into_pending();
+        let (pending, ask) = submission.into_pending(number);
+        let class = pending.class;
         let left = pending.deadline.saturating_duration_since(self.peer.clock().now()).as_millis();
         let deadline_ms = u32::try_from(left).unwrap_or(u32::MAX).max(1);
         let id = self.pending.insert(pending);
         match ask {
             Ask::Chunk(request) => {
-                self.output.extend_from_slice(&Get::new(&request, deadline_ms).encode(id));
+                let mut get = Get::new(&request, deadline_ms);
+                if self.features & FEATURE_CLASSES != 0 {
+                    get.class = class;
+                }
+                self.output.extend_from_slice(&get.encode(id));
             }
             Ask::Holds(digests) => {
                 self.output.extend(encode_holds(&digests, id).unwrap_or_default())
@@ -251,9 +293,12 @@ impl Connection {
             self.peer.first_answer();
         }
         self.answers += 1;
+        let is_in_vain = pending.is_cancelled && answer.is_err();
         let is_late = pending.reply.send(answer).is_err();
         if pending.expected.0 == FrameKind::Data {
-            self.peer.answered(self.peer.clock().since(pending.submitted), is_late);
+            let time = pending.demanded.map(|since| self.peer.clock().since(since));
+            let waited = time.map(if is_in_vain { Waited::InVain } else { Waited::For });
+            self.peer.answered(waited, is_late);
         }
         Ok(())
     }

@@ -114,6 +114,7 @@ impl Input {
             | FrameKind::Ping
             | FrameKind::Get
             | FrameKind::Holds
+            | FrameKind::Class
             | FrameKind::Unknown(_) => Err(CloseReason::Malformed(FrameError::Kind)),
         }
     }

@@ -2,6 +2,7 @@
 //! that are down.
 
 mod buffers;
+mod channel;
 mod connection;
 mod connector;
 mod input;
@@ -9,6 +10,7 @@ mod latency;
 mod link;
 mod peer;
 mod pending;
+mod pool;
 mod stats;
 
 use std::collections::HashMap;
@@ -113,14 +115,17 @@ impl PeerClient {
     /// caller compares it with the digest. Exactly `request.chunk_size` bytes come back.
     ///
     /// When the peer's slots are taken the fetch waits for one; a peer that is down fails it at
-    /// once; nothing is tried twice.
+    /// once; nothing is tried twice. The peer is told its class, and when `class` is promoted that too. What
+    /// guests wait for has connections and slots of its own; only it counts for the peer's latency, from
+    /// when a guest waits.
     ///
     /// # Errors
     /// [`PeerError`]; its `kind()` says what the caller can do: `NotFound`, `Overloaded`,
     /// `Unavailable` and so on mean another source.
     ///
     /// # Cancel safety
-    /// Dropping the future frees its slot; a late answer is discarded and counted.
+    /// Dropping the future frees its slot and cancels the request at the peer; a late answer is discarded
+    /// and counted.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time enabled.

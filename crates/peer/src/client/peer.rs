@@ -1,34 +1,30 @@
-//! One peer: its pool of connections, its slots, its health and its latency.
+//! One peer: its connections, its slots, its health and its latency.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use acstor_net::Shown;
 use acstor_runclock::{RunClock, RunInstant};
-use acstor_selection::{Backoff, BreakerRules, BreakerState, CircuitBreaker, Moment};
+use acstor_selection::{Backoff, BreakerRules, BreakerState};
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{Notify, SemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::ClientShared;
 use super::buffers::BufferPool;
+use super::channel::{Channel, NoSlot, Slots};
 use super::connection::Connection;
 use super::connector::{Greeted, Target};
 use super::latency::LatencyHistogram;
 use super::link::{Link, LinkStatus};
 use super::pending::{Ask, Submission};
+use super::pool::{Look, Pool};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
 use crate::{ChunkRequest, ClassWatch, ClientLimits, CloseReason, PeerError, TlsFault};
-
-/// Fetches on the least busy connection from which another connection is worth its cost.
-const LOAD_FOR_ANOTHER: usize = 4;
-/// Pause before another connection is tried after one failed while others work.
-const ANOTHER_PAUSE: Duration = Duration::from_secs(1);
 
 /// One peer.
 pub(super) struct Peer {
@@ -36,36 +32,12 @@ pub(super) struct Peer {
     socket: SocketAddr,
     client: Arc<ClientShared>,
     rules: BreakerRules,
-    slots: Semaphore,
-    waiting: AtomicUsize,
+    slots: [Slots; Channel::COUNT],
     pool: Mutex<Pool>,
     /// Notified when the pool got a connection or an attempt failed.
     pool_changed: Notify,
     latency: Mutex<LatencyHistogram>,
     counters: PeerCounters,
-}
-
-struct Pool {
-    breaker: CircuitBreaker,
-    links: Vec<Link>,
-    connecting: usize,
-    another_after: Option<RunInstant>,
-    /// Last failure.
-    cause: Option<PeerError>,
-    is_closed: bool,
-}
-
-fn moment(now: RunInstant) -> Moment {
-    Moment::from_nanos(now.nanos())
-}
-
-/// Counts a fetch that waits for a slot.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Peer {
@@ -76,16 +48,8 @@ impl Peer {
             address: address.to_owned(),
             socket,
             rules: BreakerRules::connection(backoff),
-            slots: Semaphore::new(limits.requests_in_flight_max),
-            waiting: AtomicUsize::new(0),
-            pool: Mutex::new(Pool {
-                breaker: CircuitBreaker::new(),
-                links: Vec::new(),
-                connecting: 0,
-                another_after: None,
-                cause: None,
-                is_closed: false,
-            }),
+            slots: Channel::ALL.map(|channel| Slots::new(channel.requests_max(limits))),
+            pool: Mutex::new(Pool::new()),
             pool_changed: Notify::new(),
             latency: Mutex::new(LatencyHistogram::new()),
             counters: PeerCounters::default(),
@@ -119,14 +83,15 @@ impl Peer {
         Arc::clone(&self.client.buffers)
     }
 
-    /// Fetches a chunk. Dropping the future frees its slot; its late answer is discarded.
+    /// Fetches a chunk. Dropping the future frees its slot, and tells the peer that nobody waits; what
+    /// still comes is discarded.
     pub(super) async fn fetch(
         self: &Arc<Self>,
         request: ChunkRequest,
-        _class: ClassWatch,
+        class: ClassWatch,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
-        let outcome = match self.ask(Ask::Chunk(request), deadline).await {
+        let outcome = match self.ask(Ask::Chunk(request), class, deadline).await {
             Ok(WireChunk::Plain(chunk)) => Ok(chunk),
             Ok(WireChunk::Compressed(body)) => self.decompress(&body, request.chunk_size.bytes()),
             Err(error) => Err(error),
@@ -151,21 +116,40 @@ impl Peer {
         digests: Arc<[Digest]>,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
-        match self.ask(Ask::Holds(digests), deadline).await? {
+        match self.ask(Ask::Holds(digests), ClassWatch::DEMAND, deadline).await? {
             WireChunk::Plain(held) => Ok(held),
             // Never: only a chunk may be answered so.
             WireChunk::Compressed(_) => Err(PeerError::Corrupt { address: self.address.clone() }),
         }
     }
 
-    async fn ask(self: &Arc<Self>, ask: Ask, deadline: Instant) -> Result<WireChunk, PeerError> {
+    async fn ask(
+        self: &Arc<Self>,
+        ask: Ask,
+        mut class: ClassWatch,
+        deadline: Instant,
+    ) -> Result<WireChunk, PeerError> {
         let deadline = self.clock().from_wall(deadline);
-        let _slot = self.slot(deadline).await?;
-        let link = self.link(deadline).await?;
+        let (_slot, link) = self.place(&mut class, deadline).await?;
         let (reply, answer) = oneshot::channel();
         let submitted = self.clock().now();
-        let _load = link.submit(Submission { ask, deadline, submitted, reply });
-        match self.clock().timeout_at(deadline, answer).await {
+        let of_link = class.clone();
+        let mut sent = link.submit(Submission { ask, class: of_link, deadline, submitted, reply });
+        tokio::pin!(answer);
+        let answered = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut answer => return answer,
+                    class = class.changed() => sent.promote(class),
+                }
+            }
+        };
+        let outcome = self.clock().timeout_at(deadline, answered).await;
+        if outcome.is_ok() {
+            sent.settle();
+        }
+        match outcome {
             Ok(Ok(Ok(answer))) => Ok(answer),
             Ok(Ok(Err(status))) => {
                 Err(PeerError::Refused { address: self.address.clone(), status })
@@ -182,31 +166,61 @@ impl Peer {
         PeerError::Deadline { address: self.address.clone() }
     }
 
+    /// Waits for a slot and a connection of the request's channel. One that is promoted meanwhile waits
+    /// with its new like from then on.
+    async fn place(
+        self: &Arc<Self>,
+        class: &mut ClassWatch,
+        deadline: RunInstant,
+    ) -> Result<(SemaphorePermit<'_>, Link), PeerError> {
+        loop {
+            let channel = Channel::of(class.current());
+            let placed = async {
+                let slot = self.slot(channel, deadline).await?;
+                Ok((slot, self.link(channel, deadline).await?))
+            };
+            let moved = async {
+                while Channel::of(class.current()) == channel {
+                    class.changed().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                placed = placed => return placed,
+                () = moved => {}
+            }
+        }
+    }
+
     /// Waits for one of the peer's slots, among a bounded number of others.
-    async fn slot(&self, deadline: RunInstant) -> Result<SemaphorePermit<'_>, PeerError> {
-        if let Ok(slot) = self.slots.try_acquire() {
-            return Ok(slot);
-        }
-        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.waiting);
-        if waiting >= self.limits().waiting_max {
-            return Err(PeerError::Busy { address: self.address.clone(), waiting });
-        }
-        match self.clock().timeout_at(deadline, self.slots.acquire()).await {
+    async fn slot(
+        &self,
+        channel: Channel,
+        deadline: RunInstant,
+    ) -> Result<SemaphorePermit<'_>, PeerError> {
+        let slot = self.slots[channel.index()].take(self.limits().waiting_max);
+        match self.clock().timeout_at(deadline, slot).await {
             Ok(Ok(slot)) => Ok(slot),
-            Ok(Err(_)) => Err(PeerError::Shutdown),
+            Ok(Err(NoSlot::Busy(waiting))) => {
+                Err(PeerError::Busy { address: self.address.clone(), waiting })
+            }
+            Ok(Err(NoSlot::Closed)) => Err(PeerError::Shutdown),
             Err(_) => Err(self.too_late()),
         }
     }
 
-    /// Returns the least busy connection, or waits for the one that is being made.
-    async fn link(self: &Arc<Self>, deadline: RunInstant) -> Result<Link, PeerError> {
+    /// Returns the least busy connection of a channel, or waits for the one that is being made.
+    async fn link(
+        self: &Arc<Self>,
+        channel: Channel,
+        deadline: RunInstant,
+    ) -> Result<Link, PeerError> {
         let mut waited = false;
         loop {
             let changed = self.pool_changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable(); // before the look at the pool, so that no change is missed
-            if let Some(link) = self.look(waited)? {
+            if let Some(link) = self.look(channel, waited)? {
                 return Ok(link);
             }
             self.clock().timeout_at(deadline, changed).await.map_err(|_| self.too_late())?;
@@ -215,38 +229,28 @@ impl Peer {
     }
 
     /// Returns a connection if there is one, else starts to make one if that is allowed.
-    fn look(self: &Arc<Self>, waited: bool) -> Result<Option<Link>, PeerError> {
+    fn look(self: &Arc<Self>, channel: Channel, waited: bool) -> Result<Option<Link>, PeerError> {
         let now = self.clock().now();
         let mut pool = self.pool.lock();
-        if pool.is_closed {
-            return Err(PeerError::Shutdown);
-        }
-        if let Some(link) = pool.links.iter().min_by_key(|link| link.status.load()).cloned() {
-            let is_worth_it = link.status.load() >= LOAD_FOR_ANOTHER && self.may_add(&pool, now);
-            if is_worth_it {
-                self.start_connecting(pool);
+        match pool.look(channel, self.limits(), &self.rules, (now, waited)) {
+            Look::Use { link, connect } => {
+                if connect {
+                    self.start_connecting(channel, pool);
+                }
+                Ok(Some(link))
             }
-            return Ok(Some(link));
-        }
-        if pool.connecting > 0 && pool.breaker.is_closed() {
-            return Ok(None);
-        }
-        let (moment, rules) = (moment(now), &self.rules);
-        // Who waited for an attempt that failed gets its error rather than making the next one.
-        let is_failed = waited && pool.breaker.state() == BreakerState::Open;
-        // An attempt always ends, so it needs no time as a trial, and its end no jitter here.
-        if !is_failed && pool.breaker.admit(rules, Duration::ZERO, moment, 0.0).is_granted() {
-            self.start_connecting(pool);
-            return Ok(None);
-        }
-        match pool.breaker.state() {
-            BreakerState::HalfOpen if waited => Ok(None),
-            _ => Err(self.down(&pool, pool.breaker.retry_in(moment))),
+            Look::Wait => Ok(None),
+            Look::Connect => {
+                self.start_connecting(channel, pool);
+                Ok(None)
+            }
+            Look::Down(retry_in) => Err(self.down(&pool, retry_in)),
+            Look::Closed => Err(PeerError::Shutdown),
         }
     }
 
     fn down(&self, pool: &Pool, retry_in: Duration) -> PeerError {
-        let cause = pool.cause.clone().unwrap_or_else(|| PeerError::Disconnected {
+        let cause = pool.cause().cloned().unwrap_or_else(|| PeerError::Disconnected {
             address: self.address.clone(),
             reason: CloseReason::Io,
         });
@@ -257,15 +261,9 @@ impl Peer {
         PeerError::Down { address: self.address.clone(), retry_in, cause: Box::new(cause) }
     }
 
-    fn may_add(&self, pool: &Pool, now: RunInstant) -> bool {
-        pool.connecting == 0
-            && pool.links.len() < self.limits().connections_per_peer_max
-            && pool.another_after.is_none_or(|at| now >= at)
-    }
-
-    fn start_connecting(self: &Arc<Self>, mut pool: MutexGuard<'_, Pool>) {
-        pool.connecting += 1;
-        let attempt = Attempt { peer: Arc::clone(self), is_settled: false };
+    fn start_connecting(self: &Arc<Self>, channel: Channel, mut pool: MutexGuard<'_, Pool>) {
+        pool.begin(channel);
+        let attempt = Attempt { peer: Arc::clone(self), channel, is_settled: false };
         // Without the lock: a runtime that goes down drops the task at once, and the attempt takes it.
         drop(pool);
         // A task of its own: the connection must come about when the fetch that wanted it is dropped.
@@ -294,25 +292,26 @@ impl Peer {
     }
 
     /// Notes how an attempt ended; returns the connection that its task shall run.
-    fn connected(self: &Arc<Self>, outcome: Result<Greeted, PeerError>) -> Option<Connection> {
+    fn connected(
+        self: &Arc<Self>,
+        channel: Channel,
+        outcome: Result<Greeted, PeerError>,
+    ) -> Option<Connection> {
         let now = self.clock().now();
         let mut pool = self.pool.lock();
-        pool.connecting -= 1;
+        pool.end(channel);
         let connection = match outcome {
-            Ok(_) if pool.is_closed => None,
             Ok(greeted) => {
-                add(&self.counters.connects, 1);
-                let (link, submissions) = Link::new();
+                let (link, requests) = Link::new(channel);
                 let status = Arc::clone(&link.status);
-                pool.links.push(link);
-                // The failures are forgotten with an answer only: a peer that accepts and closes at once stays
-                // in back-off.
-                pool.breaker.close();
-                Some(Connection::new(Arc::clone(self), status, submissions, greeted))
+                pool.connected(link).map(|_| {
+                    add(&self.counters.connects, 1);
+                    Connection::new(Arc::clone(self), status, requests, greeted)
+                })
             }
             Err(error) => {
                 add(&self.counters.connect_failures, 1);
-                self.note_failure(&mut pool, now, error);
+                self.note_failure(&mut pool, channel, now, error);
                 None
             }
         };
@@ -321,21 +320,16 @@ impl Peer {
         connection
     }
 
-    fn note_failure(&self, pool: &mut Pool, now: RunInstant, error: PeerError) {
-        if !pool.links.is_empty() {
-            pool.another_after = Some(now + ANOTHER_PAUSE);
-            return;
+    fn note_failure(&self, pool: &mut Pool, channel: Channel, now: RunInstant, error: PeerError) {
+        let text = error.to_string();
+        if pool.failed(channel, &self.rules, now, error) {
+            tracing::info!(error = text, "peer is down");
         }
-        if pool.breaker.state() != BreakerState::Open {
-            tracing::info!(%error, "peer is down");
-        }
-        pool.cause = Some(error);
-        pool.breaker.failed(&self.rules, moment(now), rand::random());
     }
 
     /// Takes a connection out of the pool: it is given to no further fetch.
     pub(super) fn retire(&self, status: &Arc<LinkStatus>) {
-        self.pool.lock().links.retain(|link| !Arc::ptr_eq(&link.status, status));
+        self.pool.lock().remove(status);
     }
 
     /// Notes the end of a connection.
@@ -359,19 +353,30 @@ impl Peer {
     fn take_out(&self, status: &Arc<LinkStatus>, reason: CloseReason, is_failure: bool) {
         self.client.closed.count(reason);
         let mut pool = self.pool.lock();
-        pool.links.retain(|link| !Arc::ptr_eq(&link.status, status));
-        if is_failure && !pool.is_closed {
+        pool.remove(status);
+        if is_failure {
             let error = PeerError::Disconnected { address: self.address.clone(), reason };
-            self.note_failure(&mut pool, self.clock().now(), error);
+            self.note_failure(&mut pool, status.channel(), self.clock().now(), error);
         }
     }
 
     pub(super) fn first_answer(&self) {
-        self.pool.lock().breaker.forget_failures();
+        self.pool.lock().answered();
     }
 
-    pub(super) fn answered(&self, latency: Duration, is_late: bool) {
-        self.latency.lock().record(latency);
+    /// Notes an answer to a fetch; `waited` is how long a guest waited for it, if one did.
+    pub(super) fn answered(&self, waited: Option<Waited>, is_late: bool) {
+        if let Some(waited) = waited {
+            let mut latency = self.latency.lock();
+            match waited {
+                Waited::For(time) => latency.record(time),
+                // It would have taken longer still. Shorter ones say nothing.
+                Waited::InVain(time) if latency.p99().is_some_and(|p99| time > p99) => {
+                    latency.record(time);
+                }
+                Waited::InVain(_) => {}
+            }
+        }
         if is_late {
             add(&self.counters.late_answers, 1);
         }
@@ -382,30 +387,26 @@ impl Peer {
     }
 
     pub(super) fn breaker(&self) -> BreakerState {
-        self.pool.lock().breaker.state()
+        self.pool.lock().breaker()
     }
 
     /// Ends the peer: fetches that were sent get their answers, every other one fails.
     pub(super) fn close(&self) {
-        let mut pool = self.pool.lock();
-        pool.is_closed = true;
-        pool.links.clear();
-        drop(pool);
-        self.slots.close();
+        self.pool.lock().close();
+        self.slots.iter().for_each(Slots::close);
         self.pool_changed.notify_waiters();
     }
 
     pub(super) fn stats(&self) -> PeerStats {
         let (breaker, connections) = {
             let pool = self.pool.lock();
-            (pool.breaker.state(), pool.links.len())
+            (pool.breaker(), pool.connections())
         };
-        let free = self.slots.available_permits();
         PeerStats {
             address: self.address.clone(),
             breaker,
             connections,
-            in_flight: self.limits().requests_in_flight_max.saturating_sub(free),
+            in_flight: self.slots.iter().map(Slots::taken).sum(),
             connects: get(&self.counters.connects),
             connect_failures: get(&self.counters.connect_failures),
             chunks: get(&self.counters.chunks),
@@ -417,9 +418,19 @@ impl Peer {
     }
 }
 
+/// Time that a guest waited for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// Until the answer came.
+    For(Duration),
+    /// Until it gave up.
+    InVain(Duration),
+}
+
 /// An attempt to connect. Dropped unsettled, by a panic of its task or with its runtime, it has failed.
 struct Attempt {
     peer: Arc<Peer>,
+    channel: Channel,
     is_settled: bool,
 }
 
@@ -427,7 +438,7 @@ impl Attempt {
     /// Notes how it ended; returns the connection that its task shall run.
     fn settle(mut self, outcome: Result<Greeted, PeerError>) -> Option<Connection> {
         self.is_settled = true;
-        self.peer.connected(outcome)
+        self.peer.connected(self.channel, outcome)
     }
 }
 
@@ -436,7 +447,8 @@ impl Drop for Attempt {
         if !self.is_settled {
             let cause = Arc::new(std::io::Error::other("the attempt ended early"));
             let address = self.peer.address.clone();
-            drop(self.peer.connected(Err(PeerError::Connect { address, cause })));
+            let outcome = Err(PeerError::Connect { address, cause });
+            drop(self.peer.connected(self.channel, outcome));
         }
     }
 }

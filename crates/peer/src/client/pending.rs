@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use acstor_runclock::RunInstant;
-use acstor_types::Digest;
+use acstor_types::{Digest, RequestClass};
 use tokio::sync::oneshot;
 
 use crate::compression::WireChunk;
 use crate::frame::{FrameKind, compressed_len_max, held_len};
-use crate::{ChunkRequest, PeerStatus};
+use crate::{ChunkRequest, ClassWatch, PeerStatus};
 
 /// A peer's answer, the body of HELD as a plain one.
 pub(super) type Answer = Result<WireChunk, PeerStatus>;
@@ -34,6 +34,7 @@ impl Ask {
 /// A request on its way to a connection.
 pub(super) struct Submission {
     pub(super) ask: Ask,
+    pub(super) class: ClassWatch,
     pub(super) deadline: RunInstant,
     pub(super) submitted: RunInstant,
     pub(super) reply: oneshot::Sender<Answer>,
@@ -45,18 +46,34 @@ pub(super) struct Pending {
     pub(super) expected: (FrameKind, u32),
     /// True if the answer may be COMPRESSED instead.
     pub(super) accepts_compressed: bool,
+    /// The fetches' number of it.
+    pub(super) number: u64,
+    /// The class that the peer was told.
+    pub(super) class: RequestClass,
+    /// Since when a guest waits; `None` while none does.
+    pub(super) demanded: Option<RunInstant>,
+    /// True if the peer was told that nobody waits any more.
+    pub(super) is_cancelled: bool,
     pub(super) deadline: RunInstant,
-    pub(super) submitted: RunInstant,
     pub(super) reply: oneshot::Sender<Answer>,
 }
 
 impl Submission {
     /// Returns what is remembered of the request, and the request.
-    pub(super) fn into_pending(self) -> (Pending, Ask) {
-        let Submission { ask, deadline, submitted, reply } = self;
-        let expected = ask.expected();
-        let accepts_compressed = matches!(&ask, Ask::Chunk(request) if request.accepts_compressed);
-        (Pending { expected, accepts_compressed, deadline, submitted, reply }, ask)
+    pub(super) fn into_pending(self, number: u64) -> (Pending, Ask) {
+        let Submission { ask, class, deadline, submitted, reply } = self;
+        let class = class.current();
+        let pending = Pending {
+            expected: ask.expected(),
+            accepts_compressed: matches!(&ask, Ask::Chunk(request) if request.accepts_compressed),
+            number,
+            class,
+            demanded: class.is_demand().then_some(submitted),
+            is_cancelled: false,
+            deadline,
+            reply,
+        };
+        (pending, ask)
     }
 }
 
@@ -120,6 +137,15 @@ impl PendingTable {
         slot.pending.as_ref().filter(|_| u64::from(slot.uses) == id >> 32)
     }
 
+    /// Returns the request that has a number, and its id. Looks at each: a few hundred at most, and few are
+    /// promoted or cancelled.
+    pub(super) fn find(&mut self, number: u64) -> Option<(u64, &mut Pending)> {
+        self.slots.iter_mut().enumerate().find_map(|(index, slot)| {
+            let pending = slot.pending.as_mut().filter(|pending| pending.number == number)?;
+            Some((u64::from(slot.uses) << 32 | index as u64, pending))
+        })
+    }
+
     /// Removes the request of `id`, or returns `None` when none waits under it.
     pub(super) fn take(&mut self, id: u64) -> Option<Pending> {
         self.get(id)?;
@@ -138,13 +164,19 @@ mod tests {
     use proptest::prelude::*;
     use tokio::sync::oneshot;
 
-    use super::{FrameKind, Pending, PendingTable};
+    use super::{FrameKind, Pending, PendingTable, RequestClass};
 
     fn pending(chunk_size: u32) -> Pending {
-        let now = RunInstant::unmeasured();
-        let expected = (FrameKind::Data, chunk_size);
-        let reply = oneshot::channel().0;
-        Pending { expected, accepts_compressed: false, deadline: now, submitted: now, reply }
+        Pending {
+            expected: (FrameKind::Data, chunk_size),
+            accepts_compressed: false,
+            number: chunk_size.into(),
+            class: RequestClass::Demand,
+            demanded: None,
+            is_cancelled: false,
+            deadline: RunInstant::unmeasured(),
+            reply: oneshot::channel().0,
+        }
     }
 
     proptest! {
@@ -160,6 +192,8 @@ mod tests {
                         let id = table.insert(pending(number as u32));
                         prop_assert!(!retired.contains(&id));
                         prop_assert!(model.insert(id, number as u32).is_none());
+                        let found = table.find(number as u64).map(|(found, _)| found);
+                        prop_assert_eq!(found, Some(id));
                     }
                     Some(pick) if !model.is_empty() => {
                         let mut ids: Vec<u64> = model.keys().copied().collect();

@@ -25,14 +25,14 @@ use super::egress::{EgressPort, Ticket};
 use super::greeting::Greeted;
 use super::output::Output;
 use super::places::Place;
-use super::requests::{Request, Requests};
+use super::requests::{Promotion, Request, Requests};
 use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, UNKNOWN_BODY_LEN_MAX,
     decode_holds, encode_held, held_len,
 };
-use crate::{ChunkRequest, ClassWatch, CloseReason, PeerStatus};
+use crate::{ChunkRequest, ClassWatch, CloseReason, FEATURE_CLASSES, PeerStatus, Promoter};
 
 /// Bytes of requests received with one call: 200 GETs, and always one whole frame.
 const INPUT_CAPACITY: usize = 16 << 10;
@@ -58,6 +58,8 @@ pub(super) struct Connection {
     handled: usize,
     output: Output,
     requests: Requests,
+    /// Features that both sides know.
+    features: u64,
     /// This connection's place in the order in which all send.
     port: EgressPort,
     /// Room for tickets; empty between rounds.
@@ -97,6 +99,7 @@ impl Connection {
             handled: 0,
             output: Output::default(),
             requests: Requests::default(),
+            features: greeted.features,
             port: shared.egress.join(greeted.host),
             granted: Vec::new(),
             clock,
@@ -279,12 +282,17 @@ impl Connection {
         match header.kind {
             FrameKind::Get => {
                 let get = get.ok_or(CloseReason::Malformed(FrameError::Length))?;
+                if !get.class.is_demand() && !self.has_classes() {
+                    return Err(CloseReason::Malformed(FrameError::Reserved));
+                }
                 self.handle_get(cx, header.request_id, &get);
             }
             FrameKind::Ping => {
                 self.output.push_header(Header::new(FrameKind::Pong, 0, header.request_id));
             }
             FrameKind::Holds => {} // answered from its body
+            FrameKind::Class if self.has_classes() => self.handle_class(&header),
+            FrameKind::Class => self.refuse(header.request_id, PeerStatus::Unsupported),
             FrameKind::Unknown(_) => self.refuse(header.request_id, PeerStatus::Unsupported),
             FrameKind::Hello
             | FrameKind::Pong
@@ -297,9 +305,32 @@ impl Connection {
         Ok(())
     }
 
+    fn has_classes(&self) -> bool {
+        self.features & FEATURE_CLASSES != 0
+    }
+
+    fn handle_class(&mut self, header: &Header) {
+        let request_id = header.request_id;
+        let Some(class) = header.new_class() else { return self.cancel(request_id) };
+        match self.requests.promote(request_id, class) {
+            Promotion::None => return,
+            Promotion::Serving => {}
+            Promotion::Ready(ticket) => self.port.promote(ticket, class),
+        }
+        super::stats::add(&self.shared.counters.promotions, 1);
+    }
+
+    /// Answers a request that nobody waits for any more, without its chunk.
+    fn cancel(&mut self, request_id: u64) {
+        let Some(ticket) = self.requests.cancel(request_id) else { return };
+        self.port.withdraw(ticket);
+        super::stats::add(&self.shared.counters.cancels, 1);
+        self.output.push_status(request_id, PeerStatus::Expired);
+    }
+
     fn handle_holds(&mut self, request_id: u64, digests: &[Digest]) {
         let bytes = held_len(digests.len()) as u64;
-        let Some(permit) = Permit::take(&self.shared.budget, self.place.budget(), bytes) else {
+        let Some(permit) = self.admit(bytes, RequestClass::Demand) else {
             return self.refuse(request_id, PeerStatus::Overloaded);
         };
         let held = self.shared.chunks.holds(digests);
@@ -316,13 +347,16 @@ impl Connection {
             return self.refuse(request_id, PeerStatus::Expired);
         }
         let bytes = u64::from(get.chunk_size);
-        let Some(permit) = Permit::take(&self.shared.budget, self.place.budget(), bytes) else {
+        let Some(permit) = self.admit(bytes, get.class) else {
             return self.refuse(request_id, PeerStatus::Overloaded);
         };
         let patience = std::time::Duration::from_millis(get.deadline_ms.into());
         let deadline = Instant::now() + patience.min(self.shared.limits.deadline_max);
-        let mut answer = self.shared.chunks.serve(asked, ClassWatch::DEMAND, deadline);
-        let request = Request { request_id, class: RequestClass::Demand, permit, deadline };
+        let class = get.class;
+        let promoter = (!class.is_demand()).then(|| Promoter::new(class));
+        let watch = promoter.as_ref().map_or(ClassWatch::DEMAND, Promoter::watch);
+        let mut answer = self.shared.chunks.serve(asked, watch, deadline);
+        let request = Request { request_id, class, promoter, permit, deadline };
         match answer.as_mut().poll(cx).map(|answer| checked(answer, &asked)) {
             Poll::Ready(Ok(chunk)) if asked.accepts_compressed => {
                 self.answer_later(request, asked, async move { Ok(chunk) });
@@ -389,6 +423,10 @@ impl Connection {
         let Request { request_id, permit, .. } = request;
         self.shared.counters.count_chunk(permit.bytes(), chunk.wire_len());
         self.output.push_chunk(request_id, chunk, permit);
+    }
+
+    fn admit(&self, bytes: u64, class: RequestClass) -> Option<Permit> {
+        Permit::take(&self.shared.budget, self.place.budget(), bytes, class)
     }
 
     fn refuse(&mut self, request_id: u64, status: PeerStatus) {

@@ -24,6 +24,8 @@ pub(super) struct Greeted {
     pub(super) place: Place,
     /// The client's host.
     pub(super) host: IpAddr,
+    /// Features that both sides know.
+    pub(super) features: u64,
 }
 
 /// Takes a connection through TLS and HELLO, or says why it ended. Where the server is full, and all are
@@ -59,7 +61,7 @@ pub(super) async fn greet(
         stream.write_all(&ours).await.map_err(|_| CloseReason::Io)?;
         stream.flush().await.map_err(|_| CloseReason::Io)?;
         state = advance(state, ConnectionEvent::Greeted)?;
-        Ok(Greeted { stream, state, place, host })
+        Ok(Greeted { stream, state, place, host, features: FEATURES & theirs.features })
     };
     tokio::select! {
         greeted = shared.clock.timeout(limit, steps) => {

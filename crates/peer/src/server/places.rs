@@ -147,6 +147,8 @@ impl Drop for Place {
 mod tests {
     use std::time::Duration;
 
+    use acstor_types::RequestClass;
+
     use super::super::admission::Permit;
     use super::*;
 
@@ -161,13 +163,13 @@ mod tests {
         let enter = |at| places.enter(Budget::new(8, 800), None, at).unwrap();
         let taken: Vec<Place> = (0..3).map(|number| enter(now + number * second)).collect();
         let server = Budget::new(8, 800);
-        let busy = Permit::take(&server, taken[0].budget(), 1).unwrap();
+        let busy = Permit::take(&server, taken[0].budget(), 1, RequestClass::Demand).unwrap();
         taken[1].heard(now + 9 * second);
         let newcomer = enter(now + 10 * second);
         let evicted: Vec<bool> = taken.iter().map(is_evicted).collect();
         assert_eq!(evicted, [false, false, true], "the first is busy, the second was just heard");
-        let _second = Permit::take(&server, taken[1].budget(), 1).unwrap();
-        let _third = Permit::take(&server, newcomer.budget(), 1).unwrap();
+        let _second = Permit::take(&server, taken[1].budget(), 1, RequestClass::Demand).unwrap();
+        let _third = Permit::take(&server, newcomer.budget(), 1, RequestClass::Demand).unwrap();
         assert!(places.enter(Budget::new(8, 800), None, now).is_none(), "all are busy");
         drop(busy);
         assert!(places.enter(Budget::new(8, 800), None, now).is_some());

@@ -24,6 +24,10 @@ pub struct ServerStats {
     pub bytes_sent: u64,
     /// Bytes that compression took off them.
     pub bytes_saved: u64,
+    /// Requests that became more urgent while they waited.
+    pub promotions: u64,
+    /// Requests that were cancelled while they waited.
+    pub cancels: u64,
     /// Outcomes of compression, of answers for which it was welcome.
     pub compression: CompressionStats,
     /// Answers that wait to be sent, and what became of their turns.
@@ -57,6 +61,8 @@ pub(super) struct Counters {
     pub(super) chunks: AtomicU64,
     pub(super) bytes: AtomicU64,
     pub(super) saved: AtomicU64,
+    pub(super) promotions: AtomicU64,
+    pub(super) cancels: AtomicU64,
     closed: [AtomicU64; CloseReason::COUNT],
     refusals: [AtomicU64; PeerStatus::ALL.len()],
 }
@@ -71,6 +77,8 @@ impl Counters {
             chunks: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             saved: AtomicU64::new(0),
+            promotions: AtomicU64::new(0),
+            cancels: AtomicU64::new(0),
             closed: std::array::from_fn(|_| AtomicU64::new(0)),
             refusals: std::array::from_fn(|_| AtomicU64::new(0)),
         }
@@ -110,6 +118,8 @@ impl Counters {
             chunks_sent: get(&self.chunks),
             bytes_sent: get(&self.bytes),
             bytes_saved: get(&self.saved),
+            promotions: get(&self.promotions),
+            cancels: get(&self.cancels),
             compression,
             egress,
             refusals: PeerStatus::ALL.into_iter().zip(self.refusals.iter().map(get)).collect(),

@@ -260,7 +260,7 @@ async fn test_get_with_other_flags_ends_the_connection() {
     let get = Get::new(&welcome(2), 30_000).encode(1);
     assert_eq!(get[5], FLAG_COMPRESSED_WELCOME);
     let ping = Header::new(FrameKind::Ping, 0, 0).encode();
-    for (frame, flags) in [(&get[..], 2), (&get, 3), (&get, 0x80), (&ping, 1)] {
+    for (frame, flags) in [(&get[..], 6), (&get, 9), (&get, 0x80), (&ping, 1)] {
         let mut frame = frame.to_vec();
         frame[5] = flags;
         let mut peer = Scripted::connect(&address).await;

@@ -4,13 +4,14 @@
 use std::path::PathBuf;
 
 use acstor_peer::frame::{
-    Frame, FrameKind, Get, Header, Hello, decode_held, decode_holds, encode_held, encode_holds,
+    Frame, FrameError, FrameKind, Get, Header, Hello, decode_held, decode_holds, encode_held,
+    encode_holds,
 };
 use acstor_peer::{
-    ChunkRequest, ClassWatch, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, PeerStatus, Security,
-    VERSION_MAX, VersionRange,
+    ChunkRequest, ClassWatch, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES,
+    PeerStatus, Security, VERSION_MAX, VersionRange,
 };
-use acstor_types::{ChunkSize, Digest, DiskId};
+use acstor_types::{ChunkSize, Digest, DiskId, RequestClass};
 
 use crate::support::scripted::{Scripted, scripted};
 use crate::support::{client, config, later};
@@ -77,7 +78,7 @@ fn holds_frames() -> Vec<u8> {
 /// Another layout is another feature bit: keep this one as long as it is spoken.
 #[test]
 fn test_frames_of_holds_change_requires_another_feature() {
-    assert_eq!(FEATURES, FEATURE_HOLDS | FEATURE_COMPRESSED);
+    assert_eq!(FEATURES, FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES);
     let golden = golden_file("peer-frames-v1-holds.bin");
     assert_eq!(holds_frames(), golden);
     let asked = Frame::decode(&golden).unwrap().unwrap();
@@ -119,6 +120,47 @@ async fn test_frames_of_compressed_change_requires_another_feature() {
         .await
         .unwrap();
     assert_eq!(chunk, b"abcd".repeat(1024));
+}
+
+/// A GET of each class, compressed answers welcome and not, and each CLASS.
+fn class_frames() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for class in RequestClass::ALL {
+        for accepts_compressed in [false, true] {
+            bytes.extend(Get { class, accepts_compressed, ..get() }.encode(0x0000_0003_0000_0001));
+        }
+    }
+    for class in RequestClass::ALL.map(Some).into_iter().chain([None]) {
+        bytes.extend(Header::class(class, 0x0000_0003_0000_0001).encode());
+    }
+    bytes
+}
+
+/// Another layout is another feature bit: keep this one as long as it is spoken.
+#[test]
+fn test_frames_of_classes_change_requires_another_feature() {
+    let golden = golden_file("peer-frames-v1-classes.bin");
+    assert_eq!(class_frames(), golden);
+    let (mut rest, mut classes) = (&golden[..], Vec::new());
+    while let Some(frame) = Frame::decode(rest).unwrap() {
+        classes.push(match frame.header.kind {
+            FrameKind::Get => {
+                let get = Get::decode(frame.body.try_into().unwrap(), frame.header.flags);
+                Some(get.class)
+            }
+            _ => frame.header.new_class(),
+        });
+        rest = &rest[frame.wire_len()..];
+    }
+    use RequestClass::{Ahead, Demand, Preload};
+    let gets = [Demand, Demand, Ahead, Ahead, Preload, Preload].map(Some);
+    let changes = [Some(Demand), Some(Ahead), Some(Preload), None];
+    assert_eq!(classes, [&gets[..], &changes[..]].concat());
+    for flags in [0b110, 0b1000] {
+        let mut other = get().encode(1);
+        other[5] = flags;
+        assert_eq!(Frame::decode(&other), Err(FrameError::Reserved));
+    }
 }
 
 /// A change of a byte on the wire is a new version of the protocol: add it to `version.rs`, give it a

@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod classes;
 mod client_faults;
 mod compressed;
 mod drain;

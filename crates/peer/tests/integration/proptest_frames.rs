@@ -8,7 +8,7 @@ use acstor_peer::frame::{
 };
 use acstor_peer::{PeerStatus, VersionRange};
 use acstor_types::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN};
-use acstor_types::{Digest, DiskId};
+use acstor_types::{Digest, DiskId, RequestClass};
 use proptest::prelude::*;
 
 /// Headers whose fields are mostly near what is allowed.
@@ -23,9 +23,9 @@ fn header_bytes() -> impl Strategy<Value = [u8; HEADER_LEN]> {
         4090_u32..4100,
         any::<u32>(),
     ];
-    let flags = prop_oneof![4 => Just(0_u8), 1 => any::<u8>()];
+    let flags = prop_oneof![4 => Just(0_u8), 2 => 0_u8..8, 1 => any::<u8>()];
     let status = prop_oneof![Just(0_u16), 0_u16..10, any::<u16>()];
-    (length, 0_u8..12, flags, status, any::<u64>()).prop_map(|(length, kind, flags, status, id)| {
+    (length, 0_u8..13, flags, status, any::<u64>()).prop_map(|(length, kind, flags, status, id)| {
         let mut bytes = [0; HEADER_LEN];
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         bytes[4] = kind;
@@ -41,7 +41,11 @@ fn body_len_max(kind: FrameKind) -> usize {
         FrameKind::Hello => HELLO_BODY_LEN_MAX,
         FrameKind::Get => GET_BODY_LEN,
         FrameKind::Data => CHUNK_SIZE_MAX as usize,
-        FrameKind::Ping | FrameKind::Pong | FrameKind::Status | FrameKind::Goodbye => 0,
+        FrameKind::Ping
+        | FrameKind::Pong
+        | FrameKind::Status
+        | FrameKind::Goodbye
+        | FrameKind::Class => 0,
         FrameKind::Holds => HOLDS_MAX * 32,
         FrameKind::Held => held_len(HOLDS_MAX),
         FrameKind::Compressed => compressed_len_max(CHUNK_SIZE_MAX as usize),
@@ -79,7 +83,7 @@ proptest! {
     fn proptest_get_round_trips(
         digest in any::<[u8; 32]>(), disk in any::<[u8; 16]>(), chunk_index in any::<u64>(),
         chunk_size in any::<u32>(), deadline_ms in any::<u32>(), id in any::<u64>(),
-        accepts_compressed in any::<bool>(),
+        accepts_compressed in any::<bool>(), class in 0..RequestClass::COUNT,
     ) {
         let get = Get {
             digest: Digest::from_bytes(digest),
@@ -88,6 +92,7 @@ proptest! {
             chunk_size,
             deadline_ms,
             accepts_compressed,
+            class: RequestClass::ALL[class],
         };
         let bytes = get.encode(id);
         let frame = Frame::decode(&bytes).unwrap().unwrap();
@@ -138,6 +143,7 @@ proptest! {
             chunk_size: 4096,
             deadline_ms: 5,
             accepts_compressed: true,
+            class: RequestClass::Ahead,
         };
         let bytes = get.encode(9);
         prop_assert_eq!(Frame::decode(&bytes[..cut]), Ok(None));

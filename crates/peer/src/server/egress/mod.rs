@@ -1,6 +1,6 @@
 //! One order for the answers of all connections.
 //!
-//! What several connections write at once shares the link, so that each answer takes as long as all of
+//! Connections that write at the same time share the link, so that each answer takes as long as all of
 //! them together, a guest's as long as what is only read ahead. So an answer waits here until its
 //! connection may write it; see [`scheduler`] for the order. Where nobody competes an answer goes at once:
 //! that takes an uncontended lock before and after it.
@@ -33,7 +33,7 @@ struct State {
     scheduler: Scheduler,
     /// Tasks of the connections that wait, by port.
     wakers: Vec<Option<Waker>>,
-    /// Who was granted a slot in the step at hand; empty between steps.
+    /// Ports that were granted a slot in the step at hand; empty between steps.
     granted: Vec<PortId>,
 }
 
@@ -147,6 +147,18 @@ impl EgressPort {
         }
         if self.queued > 0 {
             state.keep_waker(self.id, cx);
+        }
+    }
+
+    /// Makes a queued answer one of `class`; nothing happens to one that was granted.
+    pub(super) fn promote(&mut self, ticket: Ticket, class: RequestClass) {
+        self.egress.state.lock().scheduler.promote(self.id, ticket, class);
+    }
+
+    /// Takes a queued answer out; nothing happens to one that was granted or never queued.
+    pub(super) fn withdraw(&mut self, ticket: Ticket) {
+        if self.queued > 0 && self.egress.state.lock().scheduler.withdraw(self.id, ticket) {
+            self.queued -= 1;
         }
     }
 

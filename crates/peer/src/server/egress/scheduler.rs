@@ -198,6 +198,18 @@ impl Scheduler {
         }
     }
 
+    /// Moves a queued answer to the end of a class; returns whether it was queued, in any class.
+    pub(super) fn promote(&mut self, id: PortId, ticket: Ticket, class: RequestClass) -> bool {
+        let Some(queued) = self.dequeue(id, ticket) else { return false };
+        self.enqueue(id, class, queued);
+        true
+    }
+
+    /// Takes an answer out of its queue; returns whether it was queued. One that was granted is not.
+    pub(super) fn withdraw(&mut self, id: PortId, ticket: Ticket) -> bool {
+        self.dequeue(id, ticket).is_some()
+    }
+
     /// Answers that wait, by class.
     pub(super) fn queued(&self) -> [usize; RequestClass::COUNT] {
         self.queued
@@ -217,6 +229,20 @@ impl Scheduler {
         port.queues[class].push_back(queued);
         self.queued[class] += 1;
         self.queued_bytes[class] += queued.bytes as u64;
+    }
+
+    fn dequeue(&mut self, id: PortId, ticket: Ticket) -> Option<Queued> {
+        let port = self.ports.get_mut(id)?.as_mut()?;
+        let (class, position) = port.queues.iter().enumerate().find_map(|(class, queue)| {
+            Some((class, queue.iter().position(|each| each.ticket == ticket)?))
+        })?;
+        let queued = port.queues[class].remove(position)?;
+        self.queued[class] -= 1;
+        self.queued_bytes[class] -= queued.bytes as u64;
+        if port.slot == Slot::None && port.queues[class].is_empty() {
+            self.waiting[class].remove(port.host, id);
+        }
+        Some(queued)
     }
 
     /// Gives free slots to those that wait, and adds them to `granted`.

@@ -95,6 +95,20 @@ fn test_demand_behind_many_ahead_is_the_next_to_go() {
 }
 
 #[test]
+fn test_promote_overtakes_its_former_class() {
+    let mut link = Link::new();
+    let busy = link.fill();
+    let other = link.scheduler.join(host(1));
+    for ticket in 0..8 {
+        link.offer(other, RequestClass::Ahead, ticket);
+    }
+    assert!(link.scheduler.promote(other, 6, RequestClass::Demand));
+    assert!(!link.scheduler.promote(other, 77, RequestClass::Demand), "no such answer");
+    assert_eq!(link.finish(busy[0]), [6]);
+    assert_eq!(link.finish(other), [0], "its own slot was free, and nobody else waited");
+}
+
+#[test]
 fn test_hosts_take_turns_within_a_class() {
     let mut link = Link::new();
     let busy = link.fill();
@@ -172,6 +186,8 @@ enum Step {
     Offer(usize, usize, usize),
     Finish(usize),
     Overrun(usize),
+    Promote(usize, usize),
+    Withdraw(usize),
     Pass(u64),
 }
 
@@ -184,6 +200,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(port, class, bytes)| Step::Offer(port, class, bytes)),
         8 => any().prop_map(Step::Finish),
         1 => any().prop_map(Step::Overrun),
+        2 => (any(), 0..3_usize).prop_map(|(pick, class)| Step::Promote(pick, class)),
+        2 => any().prop_map(Step::Withdraw),
         2 => (0..700_u64).prop_map(Step::Pass),
     ]
 }
@@ -204,6 +222,11 @@ impl Model {
     fn port(&self, pick: usize) -> Option<PortId> {
         let ports: BTreeSet<PortId> = self.ports.keys().copied().collect();
         ports.iter().nth(pick % ports.len().max(1)).copied()
+    }
+
+    fn ticket(&self, pick: usize) -> Option<Ticket> {
+        let tickets: BTreeSet<Ticket> = self.queued.keys().copied().collect();
+        tickets.iter().nth(pick % tickets.len().max(1)).copied()
     }
 
     /// The most urgent class of a connection that waits for a slot.
@@ -280,6 +303,20 @@ fn take(step: Step, model: &mut Model, link: &mut Link) {
             let Some(id) = model.port(pick) else { return };
             scheduler.overrun(id, now, granted);
         }
+        Step::Promote(pick, class) => {
+            let Some(ticket) = model.ticket(pick) else { return };
+            let (id, class) = (model.queued[&ticket].0, RequestClass::ALL[class]);
+            if class > model.queued[&ticket].1 {
+                assert!(scheduler.promote(id, ticket, class));
+                model.queued.insert(ticket, (id, class));
+            }
+        }
+        Step::Withdraw(pick) => {
+            let Some(ticket) = model.ticket(pick) else { return };
+            let (id, _) = model.queued.remove(&ticket).expect("picked among them");
+            assert!(scheduler.withdraw(id, ticket));
+            assert!(!scheduler.withdraw(id, ticket), "once");
+        }
         Step::Pass(millis) => {
             link.now += Duration::from_millis(millis);
             // At least one interval lies between two such steps' sums; the count starts anew.
@@ -292,7 +329,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// Whatever comes: never more slots than allowed, none free while somebody waits, the most urgent
-    /// first, and each answer granted or dropped with its connection exactly once.
+    /// first, and each answer granted, withdrawn or dropped with its connection exactly once.
     #[test]
     fn proptest_order_holds_under_any_steps(steps in prop::collection::vec(step(), 1..200)) {
         let (mut link, mut model) = (Link::new(), Model::default());
