@@ -17,6 +17,8 @@
 //!    `failed`, `overtaken`; after an answer [`Selector::keeps`]. The origin has [`Selector::begin_origin`]
 //!    and [`Selector::end_origin`].
 //!
+//! What to fetch before it is asked for is a [`ReadAhead`]'s part: one per open of an image.
+//!
 //! `doc/source/contributor/selection.rst` has the rules and the table of [`limits`].
 //!
 //! Must never: read a clock, draw a random number, wait, or depend on another crate of ACStor.
@@ -29,6 +31,7 @@ pub mod limits;
 mod moment;
 mod overview;
 mod peer_health;
+mod read_ahead;
 mod selector;
 mod slow_streak;
 mod source_delay;
@@ -44,6 +47,7 @@ pub use latency_histogram::LatencyHistogram;
 pub use moment::Moment;
 pub use overview::Overview;
 pub use peer_health::{LatencySummary, PeerHealth, is_silence, peer_time};
+pub use read_ahead::{BootKind, BootProfile, BootProfileError, ReadAhead, Touch, in_flight_bytes};
 pub use selector::{Choice, HedgeCase, Load, PeerSample, PeerSet, Selector};
 pub use slow_streak::{OverloadTimes, SlowStreak};
 pub use source_delay::{Current, Fetch, Reading, SourceDelay};

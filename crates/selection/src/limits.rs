@@ -248,4 +248,30 @@ limits! {
     CANDIDATES: usize = 2, "peers";
     /// Peers asked for one chunk in one round at most, whatever the ring offers.
     CANDIDATES_MAX: usize = 8, "peers";
+
+    /// Kinds of boot of one image at most: a first boot, later ones, and one more. Chosen.
+    READ_AHEAD_KINDS_MAX: usize = 3, "kinds";
+    /// Chunks of one kind of boot at most: 4 GiB at the default chunk, several times what any guest reads
+    /// until it is up; 512 KiB of memory.
+    READ_AHEAD_KIND_CHUNKS_MAX: usize = 65_536, "chunks";
+    /// Bytes that may be ordered ahead and unread before read-ahead got anything right in this open: what
+    /// a wrong profile costs. Nicolae et al. (collective content exchange, 2014) stop at as much; 64
+    /// chunks at the default.
+    READ_AHEAD_FLOOR: u64 = 4_194_304, "bytes";
+    /// Chunks next to the cursor that are ordered in the order of the boot: the guest asks for them within
+    /// a few reads, whatever other hosts order. Chosen: two reads of 128 KiB.
+    READ_AHEAD_IN_ORDER: u32 = 4, "chunks";
+    /// Reads by which one kind of boot leads the others, so that what it alone names is ordered. Chosen:
+    /// kinds differ by more than a third of their chunks, so four reads in a row are seldom chance.
+    READ_AHEAD_LEAD_HITS: u32 = 4, "reads";
+    /// Time for which a host's own link, at what is free of it, may be busy with what it ordered ahead: a
+    /// demand waits behind it at most as long. Chosen: many round trips, and no more than one slow read
+    /// of a disk.
+    READ_AHEAD_IN_FLIGHT: Duration = Duration::from_millis(20), "time";
+    /// Chunks that may be ordered ahead and under way over any link: one on its way while one is asked
+    /// for.
+    READ_AHEAD_IN_FLIGHT_MIN: u64 = 2, "chunks";
+    /// Bytes that may be ordered ahead and under way where nobody tells what is free of the link:
+    /// `READ_AHEAD_IN_FLIGHT` at 840 Mbit/s. Chosen.
+    READ_AHEAD_IN_FLIGHT_UNTOLD: u64 = 2_097_152, "bytes";
 }
