@@ -97,7 +97,10 @@ CRATE_ARROWS = {
 KNOW_PYO3 = ("pyext", "simext")
 PURE_CRATES = {"selection"}
 """Crates of decisions only: no dependency, no clock, nothing that waits or reaches outside."""
-IMPURE = re.compile(r"\bInstant\b|\bSystemTime\b|\bstd::(env|fs|io|net|process|sync|thread)\b")
+IMPURE = re.compile(
+    r"\bInstant\b|\bSystemTime\b|\bstd::(env|fs|io|net|process|sync(?!::Arc;)|thread)\b"
+)
+"""Clocks, locks and I/O. What is shared and never changes needs no lock."""
 PACKAGE_FLOORS = (
     {"exception", "version", "states", "files", "sockets", "alarm", "backoff"}
     | {"path_walk", "untrusted_json"},

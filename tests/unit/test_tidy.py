@@ -111,6 +111,7 @@ def test_exceptions_have_a_reason_and_are_needed(rules: types.ModuleType) -> Non
     [
         ("crates/selection/src/a.rs", "use std::time::Instant;\n", "Instant"),
         ("crates/selection/src/a.rs", "\nuse std::sync::Mutex;\n", "std::sync"),
+        ("crates/selection/src/a.rs", "use std::sync::Arc;\n", ""),
         ("crates/selection/src/a.rs", "use std::time::Duration;\n", ""),
         ("crates/selection/tests/a.rs", "std::fs::read(path)\n", ""),
         ("crates/readpath/src/a.rs", "use std::time::Instant;\n", ""),
