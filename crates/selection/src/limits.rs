@@ -255,8 +255,8 @@ limits! {
     /// until it is up; 512 KiB of memory.
     READ_AHEAD_KIND_CHUNKS_MAX: usize = 65_536, "chunks";
     /// Bytes that may be ordered ahead and unread before read-ahead got anything right in this open: what
-    /// a wrong profile costs. Nicolae et al. (collective content exchange, 2014) stop at as much; 64
-    /// chunks at the default.
+    /// a wrong profile costs. Nicolae and Rafique (collective content exchange, section 3) bound what is
+    /// unmatched in the same way. Chosen: 64 chunks at the default.
     READ_AHEAD_FLOOR: u64 = 4_194_304, "bytes";
     /// Chunks next to the cursor that are ordered in the order of the boot: the guest asks for them within
     /// a few reads, whatever other hosts order. Chosen: two reads of 128 KiB.

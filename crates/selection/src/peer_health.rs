@@ -55,6 +55,13 @@ impl PeerHealth {
         self.breaker.admit(&BreakerRules::PEER, trial_time, now, 0.0).is_granted()
     }
 
+    /// As [`PeerHealth::admit`], of a fetch for which nobody waits: it is no trial, since it may take as long
+    /// as it likes and its end says nothing.
+    pub fn would_admit(&self, trial_time: Duration, now: Moment) -> bool {
+        let mut breaker = self.breaker;
+        breaker.admit(&BreakerRules::PEER, trial_time, now, 0.0).is_granted()
+    }
+
     /// The breaker.
     pub fn breaker(&self) -> &CircuitBreaker {
         &self.breaker
