@@ -90,6 +90,8 @@ pub struct ReadPathConfig {
     pub serve_inflight_max: usize,
     /// Bytes prefetched ahead of one sequential stream; 0 turns prefetch off.
     pub prefetch_max_bytes: usize,
+    /// Memory for chunks that are read ahead along the profiles of boots, bytes; 0 turns that off.
+    pub read_ahead_bytes: usize,
     /// Time after an open of a disk in which its reads count as those of a boot.
     pub boot_window: Duration,
     /// Memory for chunks that were obtained a moment ago, bytes.
@@ -127,6 +129,7 @@ impl Default for ReadPathConfig {
             peer_inflight_max: 64,
             serve_inflight_max: 1024,
             prefetch_max_bytes: 4 << 20,
+            read_ahead_bytes: 128 << 20,
             boot_window: Duration::from_secs(120),
             recent_bytes: 16 << 20,
             insert_queue_bytes: 64 << 20,
@@ -178,6 +181,7 @@ impl ReadPathConfig {
         number("peer_inflight_max", self.peer_inflight_max, 1..=4096)?;
         number("serve_inflight_max", self.serve_inflight_max, 1..=limits::SERVE_INFLIGHT_MAX)?;
         number("prefetch_max", self.prefetch_max_bytes, 0..=256 << 20)?;
+        number("read_ahead_budget", self.read_ahead_bytes, 0..=64 << 30)?;
         if self.boot_window.is_zero() || self.boot_window > limits::BOOT_WINDOW_MAX {
             let allowed = format!("1 ms to {} s", limits::BOOT_WINDOW_MAX.as_secs());
             return Err(refuse("boot_window", &format!("{:?}", self.boot_window), &allowed));

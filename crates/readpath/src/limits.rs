@@ -57,8 +57,15 @@ pub const DISK_SHARES_MAX: usize = 64;
 pub const DISK_SHARE_LEFT_DIVISOR: usize = 4;
 /// Divisor of a peer's permits that gives those of preloads: half, so that guests find permits free.
 pub const PRELOAD_PERMITS_DIVISOR: usize = 2;
-/// Divisor of a peer's permits that gives those which prefetches leave free: half, as for preloads.
-pub const PREFETCH_PERMITS_DIVISOR: usize = 2;
+/// Divisor of a peer's permits that gives those of what is fetched ahead: a quarter, so that with as many
+/// preloads as may be guests find a quarter free.
+pub const AHEAD_PERMITS_DIVISOR: usize = 4;
+/// Opens of one disk that are read ahead at a time: the guests that boot from an image on one host within
+/// two minutes. Those beyond find much of what the others brought.
+pub const READ_AHEAD_OPENS_MAX: usize = 8;
+/// Age at which a chunk that was read ahead, and that no open claims any more, is dropped from memory: an
+/// inspection of an image and the boot after it are seconds apart, and so are guests that start together.
+pub const LEFT_AHEAD_AGE_MAX: Duration = Duration::from_secs(60);
 /// Most hosts whose health is remembered.
 pub const PEERS_TRACKED_MAX: usize = 16_384;
 /// Most chunks that wait for a thread of the origin pool; more are refused as overload.

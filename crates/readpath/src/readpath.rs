@@ -306,6 +306,12 @@ impl ReadPath {
         self.working_sets.set(disk_id, bitmap)
     }
 
+    /// Takes over what is free of this host's link inwards, bytes per second, which bounds what is under way
+    /// ahead of guests; `None`: nobody tells.
+    pub fn set_free_rate(&self, rate: Option<u64>) {
+        self.sources.ahead_room.set_free_rate(rate);
+    }
+
     /// Returns the share of each working set that was set which this host holds, in the order of
     /// ids. Touches no chunk.
     pub fn coverage(&self) -> Vec<(DiskId, Coverage)> {

@@ -136,7 +136,7 @@ impl Steering {
 
     /// Moves the overloaded peers of a plan behind the others and the origin.
     pub(crate) fn steer(&self, plan: &mut Plan, priority: Priority) {
-        if !self.config.load_aware || plan.peers.is_empty() || priority == Priority::Peer {
+        if !self.config.load_aware || plan.peers.is_empty() || priority.is_of_peer() {
             return;
         }
         let now = self.now();

@@ -116,6 +116,9 @@ pub trait BlockView: Send + Sync + 'static {
     /// Notes that somebody opened the disk: a guest may be about to boot from it.
     fn opened(&self) {}
 
+    /// Notes that a handle that was opened is closed.
+    fn closed(&self) {}
+
     /// Returns what is to be waited for before the first read of a disk that was opened; `None`: nothing.
     /// A view that was not prepared can be read all the same: the read then waits for it.
     ///

@@ -1,8 +1,12 @@
 //! Reads before they are asked for, and what boots have read.
 
+pub(crate) mod ahead_memory;
+pub(crate) mod ahead_room;
 pub(crate) mod boot_recorder;
 pub(crate) mod chunk_spans;
 pub(crate) mod prefetch;
+pub(crate) mod read_ahead;
+pub(crate) mod read_aheads;
 pub(crate) mod read_trace;
 pub(crate) mod streams;
 pub(crate) mod working_sets;

@@ -73,7 +73,7 @@ impl Prefetcher<'_> {
         }
         self.0.metrics.prefetch(Prefetch::Wasted, flights.len());
         for flight in flights.iter().filter_map(Weak::upgrade) {
-            flight.cancel_prefetch();
+            flight.revoke();
         }
     }
 }

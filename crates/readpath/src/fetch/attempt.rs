@@ -6,19 +6,27 @@ use std::time::Duration;
 use acstor_peer::{ChunkRequest, ClassWatch, PeerError, PeerStatus};
 use acstor_runclock::RunInstant;
 use acstor_selection::{is_silence, limits};
-use acstor_types::ErrorKind;
+use acstor_types::{ErrorKind, RequestClass};
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-use crate::fetch::flight::{Flight, FlightFailure, Obtained, Priority};
+use crate::fetch::flight::{Flight, FlightFailure, Obtained};
 use crate::fetch::outcome::{OriginRefusal, PeerFetch, PeerSkip};
 use crate::fetch::sources::{Sources, Want};
 use crate::origin::origin_queue::{Lane, OriginAnswer, OriginFailure};
 use crate::steering::peer_table::Peer;
 use crate::steering::placement::Candidate;
+use crate::steering::underway::Underway;
 use crate::steering::{jitter, moment};
 use crate::{OriginError, Tier};
+
+/// A fetch as the estimates of its source see it: from the time on at which somebody waits for the chunk.
+/// What nobody waits for gives way by design, and says nothing of the source.
+struct Judged {
+    started: RunInstant,
+    underway: Underway,
+}
 
 /// Reason for which a source did not give the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,22 +52,20 @@ impl Sources {
         candidate: Candidate,
         want: Want,
         (tier, hint): (Tier, u64),
-        (priority, flight): (Priority, &Flight),
+        flight: &Flight,
         deadline: RunInstant,
     ) -> AttemptResult {
-        let mut started = self.clock.now();
         let peer = &candidate.peer;
-        let mut background = None;
-        if priority == Priority::Preload {
-            background = self.preload_permit(peer, flight, deadline).await;
-            // What it waited behind its like says nothing of the peer.
-            started = self.clock.now();
-        }
-        let Some(_permits) = self.permits(peer, &want, priority, deadline).await else {
+        let class = flight.class();
+        let background = match class.current() {
+            RequestClass::Demand => None,
+            RequestClass::Ahead => self.background(&peer.ahead_permits, flight, deadline).await,
+            RequestClass::Preload => self.background(&peer.preload_permits, flight, deadline).await,
+        };
+        let Some(_permits) = self.permits(peer, &want, deadline).await else {
             self.metrics.peer_skips(PeerSkip::Busy, 1);
             return Err(AttemptFailure::Next);
         };
-        self.steering.hedge_budget.deposit();
         let request = ChunkRequest {
             digest: want.digest,
             disk_id: want.disk,
@@ -67,21 +73,58 @@ impl Sources {
             chunk_size: want.chunk_size,
             accepts_compressed: self.steering.accepts_compressed(peer),
         };
-        let underway = self.steering.begin(peer);
-        let (class, by) = (ClassWatch::DEMAND, self.clock.wall(deadline));
-        let fetch = self.peers.fetch(&candidate.address, request, class, by);
-        let answer = self.clock.timeout_at(deadline, fetch).await.unwrap_or_else(|_| {
-            Err(PeerError::Deadline { address: candidate.address.to_string() })
-        });
+        let (answer, judged) = self.ask_peer(&candidate, request, class, deadline).await;
         drop(background);
+        let judged = judged.map(|judged| {
+            if answer.is_ok() {
+                judged.underway.answered();
+            }
+            (self.clock.since(judged.started), deadline.saturating_duration_since(judged.started))
+        });
         match answer {
             Ok(bytes) => {
-                underway.answered();
-                self.verify_peer(&candidate, &want, tier, bytes, self.clock.since(started))
+                self.verify_peer(&candidate, &want, tier, bytes, judged.map(|(time, _)| time))
             }
-            Err(error) => {
-                let allowed = deadline.saturating_duration_since(started);
-                Err(self.peer_failed(&candidate, &error, (self.clock.since(started), allowed)))
+            Err(error) => Err(self.peer_failed(&candidate, &error, judged)),
+        }
+    }
+
+    /// Asks a peer, in the class that the flight has at each moment; until `deadline`, or as long after it
+    /// as a fetch takes at most where it was promoted on its way.
+    async fn ask_peer(
+        self: &Arc<Self>,
+        candidate: &Candidate,
+        request: ChunkRequest,
+        mut class: ClassWatch,
+        deadline: RunInstant,
+    ) -> (Result<Bytes, PeerError>, Option<Judged>) {
+        let judge = || {
+            self.steering.hedge_budget.deposit();
+            Judged { started: self.clock.now(), underway: self.steering.begin(&candidate.peer) }
+        };
+        let mut judged = class.current().is_demand().then(judge);
+        let mut until = deadline;
+        let latest = match judged.is_some() {
+            true => deadline,
+            false => deadline + self.config.peer_deadline,
+        };
+        let by = self.clock.wall(latest);
+        let fetch = self.peers.fetch(&candidate.address, request, class.clone(), by);
+        tokio::pin!(fetch);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut fetch => return (answer, judged),
+                class = class.changed(), if judged.is_none() => {
+                    if class.is_demand() {
+                        judged = Some(judge());
+                        until = latest.min(self.clock.now() + self.config.peer_deadline);
+                    }
+                }
+                () = self.clock.sleep_until(until) => {
+                    let address = candidate.address.to_string();
+                    return (Err(PeerError::Deadline { address }), judged);
+                }
             }
         }
     }
@@ -111,38 +154,31 @@ impl Sources {
         }
     }
 
-    /// Takes one of the peer's permits and one of the disk's share of them. Prefetches take one only
-    /// while half of them are free.
+    /// Takes one of the peer's permits and one of the disk's share of them.
     async fn permits(
         &self,
         peer: &Peer,
         want: &Want,
-        priority: Priority,
         deadline: RunInstant,
-    ) -> Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)> {
-        let permits = peer.permits.clone();
-        if priority == Priority::Prefetch {
-            let left_free = self.config.peer_inflight_max / crate::limits::PREFETCH_PERMITS_DIVISOR;
-            let is_free = permits.available_permits() > left_free;
-            return if is_free { Some((permits.try_acquire_owned().ok()?, None)) } else { None };
-        }
+    ) -> Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
         let share = peer.disk_share(want.disk);
         let share = self.clock.timeout_at(deadline, share.acquire_owned()).await.ok()?.ok()?;
+        let permits = peer.permits.clone();
         let permit = self.clock.timeout_at(deadline, permits.acquire_owned()).await.ok()?.ok()?;
-        Some((permit, Some(share)))
+        Some((permit, share))
     }
 
-    /// Takes one of the peer's permits for preloads; none once somebody waits for the chunk, who then
-    /// need not wait behind other preloads, or when none is to be had in time.
-    async fn preload_permit(
+    /// Takes one of the permits of those for whom nobody waits; none once somebody waits for the chunk, who
+    /// then need not wait behind its like, or when none is to be had in time.
+    async fn background(
         &self,
-        peer: &Peer,
+        permits: &Arc<Semaphore>,
         flight: &Flight,
         deadline: RunInstant,
     ) -> Option<OwnedSemaphorePermit> {
-        let permits = peer.preload_permits.clone();
+        let permit = self.clock.timeout_at(deadline, permits.clone().acquire_owned());
         tokio::select! {
-            permit = self.clock.timeout_at(deadline, permits.acquire_owned()) => permit.ok()?.ok(),
+            permit = permit => permit.ok()?.ok(),
             () = flight.demanded() => None,
         }
     }
@@ -153,7 +189,7 @@ impl Sources {
         want: &Want,
         tier: Tier,
         bytes: Bytes,
-        time: Duration,
+        time: Option<Duration>,
     ) -> AttemptResult {
         let peer = &candidate.peer;
         if bytes.len() != want.chunk_size.bytes() || !want.digest.matches(&bytes) {
@@ -165,9 +201,11 @@ impl Sources {
             );
             return Err(AttemptFailure::Next);
         }
-        peer.health().answered(time, moment(self.clock.now()));
+        if let Some(time) = time {
+            peer.health().answered(time, moment(self.clock.now()));
+        }
         self.metrics.peer_fetched(bytes.len(), time);
-        if self.steering.keeps(peer) {
+        if time.is_some() && self.steering.keeps(peer) {
             // Lest it be fetched from there a second time.
             self.metrics.kept_slow();
             self.chunks.insert(want.digest, bytes.clone());
@@ -175,58 +213,80 @@ impl Sources {
         Ok(Obtained { bytes, tier, peer: Some(peer.name.clone()) })
     }
 
+    /// Notes the failure of a fetch; `judged`: the time since somebody waited for it and the time that it
+    /// had from then on, where somebody did.
     fn peer_failed(
         &self,
         candidate: &Candidate,
         error: &PeerError,
-        (time, allowed): (Duration, Duration),
+        judged: Option<(Duration, Duration)>,
     ) -> AttemptFailure {
-        let (peer, now) = (&candidate.peer, moment(self.clock.now()));
+        let peer = &candidate.peer;
+        if let Some((time, allowed)) = judged {
+            self.blame(peer, error, time, allowed);
+        }
         let (outcome, failure) = match error {
-            PeerError::Refused { status, .. } => {
-                peer.health().refused();
-                refusal(*status)
-            }
+            PeerError::Refused { status, .. } => refusal(*status),
             // This host's own bound on what it asks of the peer.
             PeerError::Busy { .. } => (PeerFetch::Refused, AttemptFailure::Next),
             PeerError::Corrupt { .. } => {
-                peer.health().corrupt(self.config.lie_penalty, now);
+                peer.health().corrupt(self.config.lie_penalty, moment(self.clock.now()));
                 tracing::error!("{error}; it is not asked for a while");
                 (PeerFetch::Corrupt, AttemptFailure::Next)
             }
-            PeerError::Deadline { .. } => {
-                // A fetch that the read's own deadline cut short says nothing of the peer.
-                if is_silence(time, allowed, self.config.peer_deadline) {
-                    peer.health().timed_out(time, now, jitter());
-                }
-                (PeerFetch::Timeout, AttemptFailure::Next)
-            }
+            PeerError::Deadline { .. } => (PeerFetch::Timeout, AttemptFailure::Next),
             error if error.kind() == ErrorKind::Unavailable => {
-                peer.health().unreachable(time, now, jitter());
                 (PeerFetch::Dead, AttemptFailure::Next)
             }
-            _ => {
-                peer.health().failed(now, jitter());
-                (PeerFetch::Rejected, AttemptFailure::Next)
-            }
+            _ => (PeerFetch::Rejected, AttemptFailure::Next),
         };
         self.metrics.peer_fetch(outcome);
         tracing::debug!(peer = &*peer.name, "fetch failed: {error}");
         failure
     }
 
+    /// Tells a peer's breaker and estimates of a failure for which somebody waited.
+    fn blame(&self, peer: &Peer, error: &PeerError, time: Duration, allowed: Duration) {
+        let now = moment(self.clock.now());
+        match error {
+            PeerError::Refused { .. } => peer.health().refused(),
+            PeerError::Busy { .. } | PeerError::Corrupt { .. } => {}
+            // A fetch that the read's own deadline cut short says nothing of the peer.
+            PeerError::Deadline { .. } => {
+                if is_silence(time, allowed, self.config.peer_deadline) {
+                    peer.health().timed_out(time, now, jitter());
+                }
+            }
+            error if error.kind() == ErrorKind::Unavailable => {
+                peer.health().unreachable(time, now, jitter());
+            }
+            _ => peer.health().failed(now, jitter()),
+        }
+    }
+
     /// Reads a chunk from the origin; `first`: it was asked for already.
     pub(crate) async fn attempt_origin(
         self: Arc<Self>,
         want: Want,
-        lane: Lane,
+        (lane, mut class): (Lane, ClassWatch),
         first: Option<oneshot::Receiver<OriginAnswer>>,
     ) -> AttemptResult {
         let receiver = first.unwrap_or_else(|| self.request_origin(&want, lane));
         let answers = self.origin.queue().health.answers();
         // What waits behind others in its lane says nothing of the origin.
-        let underway = (lane == Lane::Demand).then(|| self.steering.begin_origin());
-        let failure = match self.clock.timeout(self.config.origin_deadline, receiver).await {
+        let mut underway = (lane == Lane::Demand).then(|| self.steering.begin_origin());
+        let answer = self.clock.timeout(self.config.origin_deadline, receiver);
+        tokio::pin!(answer);
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => break answer,
+                class = class.changed(), if underway.is_none() => {
+                    underway = class.is_demand().then(|| self.steering.begin_origin());
+                }
+            }
+        };
+        let failure = match answer {
             Ok(Ok(Ok(bytes))) => {
                 if let Some(underway) = underway {
                     underway.answered();

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use acstor_peer::PeerStatus;
+use acstor_peer::{ClassWatch, PeerStatus, Promoter};
 use acstor_runclock::{RunClock, RunInstant};
-use acstor_types::{Digest, ErrorKind};
+use acstor_types::{Digest, ErrorKind, RequestClass};
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -75,20 +75,60 @@ impl FlightFailure {
 /// Priority of a chunk: that of the most urgent requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Priority {
-    /// Nobody yet: the prefetch.
-    Prefetch,
     /// A preload. It decides itself whether to try again: one round, behind everybody else.
     Preload,
-    /// A peer. It decides itself what to do when this host fails: one round, no retries.
+    /// A preload of a peer.
+    PeerPreload,
+    /// A guess that a sequential reader goes on: one attempt.
+    Prefetch,
+    /// Read-ahead along the profile of a boot: one attempt, with memory of its own.
+    Ahead,
+    /// Read-ahead of a peer.
+    PeerAhead,
+    /// A peer for which a guest waits. It decides itself what to do when this host fails: one round, no
+    /// retries.
     Peer,
     /// A guest of this host: retries until the deadline.
     Guest,
 }
 
 impl Priority {
+    /// Priority of a request of a peer.
+    pub(crate) fn of_peer(class: RequestClass) -> Priority {
+        match class {
+            RequestClass::Demand => Priority::Peer,
+            RequestClass::Ahead => Priority::PeerAhead,
+            RequestClass::Preload => Priority::PeerPreload,
+        }
+    }
+
+    /// Class in which other hosts are asked.
+    pub(crate) fn class(self) -> RequestClass {
+        match self {
+            Priority::Preload | Priority::PeerPreload => RequestClass::Preload,
+            Priority::Prefetch | Priority::Ahead | Priority::PeerAhead => RequestClass::Ahead,
+            Priority::Peer | Priority::Guest => RequestClass::Demand,
+        }
+    }
+
     /// Returns whether somebody waits for the chunk this very moment.
     pub(crate) fn is_demand(self) -> bool {
         self >= Priority::Peer
+    }
+
+    /// Returns whether nobody but this host's own guess asks for the chunk.
+    pub(crate) fn is_guess(self) -> bool {
+        matches!(self, Priority::Prefetch | Priority::Ahead)
+    }
+
+    /// Returns whether a peer asks, which is never sent on to another.
+    pub(crate) fn is_of_peer(self) -> bool {
+        matches!(self, Priority::PeerPreload | Priority::PeerAhead | Priority::Peer)
+    }
+
+    /// Returns whether who asks may take it back before the chunk has come.
+    fn is_revocable(self) -> bool {
+        !self.is_demand() && self != Priority::Preload
     }
 }
 
@@ -99,6 +139,8 @@ pub(crate) type Outcome = Result<Obtained, FlightFailure>;
 pub(crate) struct Flight {
     pub(crate) digest: Digest,
     clock: RunClock,
+    /// Class in which the sources are asked: it follows the priority while they are.
+    class: Promoter,
     demand: Mutex<Demand>,
     places: Mutex<Vec<Place>>,
     /// Last answer of a source, where a deadline that passes should not hide it.
@@ -127,8 +169,19 @@ pub(crate) struct Demand {
     /// A peer waits: the origin must be asked now even while another peer is being asked. Two
     /// hosts whose rings disagree would otherwise wait for each other.
     pub(crate) origin_now: bool,
+    /// A preload of this host is among them.
+    is_preloaded: bool,
+    /// Those who may take it back, and have not.
+    revocable: u32,
     /// Nobody waits and nobody will.
     pub(crate) is_cancelled: bool,
+}
+
+impl Demand {
+    /// Returns whether somebody else than those who may take it back asks for the chunk.
+    fn is_firm(&self) -> bool {
+        self.priority.is_demand() || self.is_preloaded
+    }
 }
 
 impl Flight {
@@ -136,12 +189,15 @@ impl Flight {
         let demand = Demand {
             deadline,
             priority,
-            origin_now: priority == Priority::Peer,
+            origin_now: priority.is_of_peer(),
+            is_preloaded: priority == Priority::Preload,
+            revocable: u32::from(priority.is_revocable()),
             is_cancelled: false,
         };
         Flight {
             digest,
             clock,
+            class: Promoter::new(priority.class()),
             demand: Mutex::new(demand),
             places: Mutex::default(),
             verdict: Mutex::default(),
@@ -154,25 +210,43 @@ impl Flight {
 
     fn join(&self, priority: Priority, deadline: RunInstant) {
         let mut demand = self.demand.lock();
+        demand.revocable += u32::from(priority.is_revocable());
+        demand.is_preloaded |= priority == Priority::Preload;
+        self.raise(demand, priority, deadline);
+    }
+
+    /// Promotes somebody who waits already.
+    pub(crate) fn promote(&self, priority: Priority, deadline: RunInstant) {
+        self.raise(self.demand.lock(), priority, deadline);
+    }
+
+    fn raise(&self, mut demand: MutexGuard<'_, Demand>, priority: Priority, deadline: RunInstant) {
         demand.priority = demand.priority.max(priority);
         demand.deadline = demand.deadline.max(deadline);
-        demand.origin_now |= priority == Priority::Peer;
-        demand.is_cancelled &= priority == Priority::Prefetch;
+        demand.origin_now |= priority.is_of_peer();
+        demand.is_cancelled = false;
         drop(demand);
+        self.class.promote(priority.class());
         self.changed.notify_one();
         if priority.is_demand() {
             self.demanded.notify_waiters();
         }
     }
 
-    /// Gives the flight up unless somebody waits for it.
-    pub(crate) fn cancel_prefetch(&self) {
+    /// Takes back the wish of one who may; gives the flight up where nobody else wants the chunk.
+    pub(crate) fn revoke(&self) {
         let mut demand = self.demand.lock();
-        if demand.priority == Priority::Prefetch {
+        demand.revocable = demand.revocable.saturating_sub(1);
+        if demand.revocable == 0 && !demand.is_firm() {
             demand.is_cancelled = true;
             drop(demand);
             self.changed.notify_one();
         }
+    }
+
+    /// The class in which the sources are asked, and its promotions from now on.
+    pub(crate) fn class(&self) -> ClassWatch {
+        self.class.watch()
     }
 
     /// Notes that a chunk of `disk` has this content too.
@@ -437,20 +511,61 @@ mod tests {
         assert_eq!(flight.wait(late).await.unwrap_err(), FlightFailure::Internal);
     }
 
-    #[test]
-    fn test_cancel_prefetch_spares_what_somebody_waits_for() {
-        let table = FlightTable::new(RunClock::unmeasured());
-        let digest = Digest::of(b"x");
+    fn lead(table: &FlightTable, priority: Priority) -> Arc<Flight> {
         let soon = RunInstant::unmeasured();
-        let JoinOrStart::Leader(flight) = table.join_or_start(&digest, Priority::Prefetch, soon)
-        else {
-            panic!()
-        };
-        flight.cancel_prefetch();
+        match table.join_or_start(&Digest::of(b"x"), priority, soon) {
+            JoinOrStart::Leader(flight) => flight,
+            JoinOrStart::Joined(_) => panic!("it was under way"),
+        }
+    }
+
+    #[test]
+    fn test_revoke_spares_what_somebody_waits_for() {
+        let table = FlightTable::new(RunClock::unmeasured());
+        let flight = lead(&table, Priority::Prefetch);
+        flight.revoke();
         assert!(flight.demand().is_cancelled);
-        table.join_or_start(&digest, Priority::Guest, soon);
+        table.join_or_start(&flight.digest, Priority::Guest, RunInstant::unmeasured());
         assert!(!flight.demand().is_cancelled);
-        flight.cancel_prefetch();
+        flight.revoke();
         assert!(!flight.demand().is_cancelled);
+    }
+
+    #[test]
+    fn test_revoke_of_one_of_several_leaves_it_to_the_others() {
+        for other in [Priority::Prefetch, Priority::Ahead, Priority::PeerAhead, Priority::Preload] {
+            let table = FlightTable::new(RunClock::unmeasured());
+            let flight = lead(&table, Priority::Ahead);
+            table.join_or_start(&flight.digest, other, RunInstant::unmeasured());
+            flight.revoke();
+            assert!(!flight.demand().is_cancelled, "{other:?}");
+            flight.revoke();
+            assert_eq!(flight.demand().is_cancelled, other != Priority::Preload, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn test_join_promotes_the_class_in_which_the_sources_are_asked() {
+        let table = FlightTable::new(RunClock::unmeasured());
+        let flight = lead(&table, Priority::Preload);
+        let now = RunInstant::unmeasured();
+        assert_eq!(flight.class().current(), RequestClass::Preload);
+        table.join_or_start(&flight.digest, Priority::Ahead, now);
+        assert_eq!(flight.class().current(), RequestClass::Ahead);
+        table.join_or_start(&flight.digest, Priority::PeerPreload, now);
+        assert_eq!(flight.class().current(), RequestClass::Ahead);
+        assert_eq!(flight.demand().priority, Priority::Ahead);
+        assert!(flight.demand().origin_now, "a peer waits, however little it hurries");
+        flight.promote(Priority::Peer, now);
+        assert_eq!(flight.class().current(), RequestClass::Demand);
+    }
+
+    #[test]
+    fn test_priority_demand_goes_before_read_ahead_and_that_before_preloads() {
+        assert!(Priority::Peer > Priority::PeerAhead && Priority::Ahead > Priority::PeerPreload);
+        for class in RequestClass::ALL {
+            assert_eq!(Priority::of_peer(class).class(), class);
+            assert_eq!(Priority::of_peer(class).is_demand(), class.is_demand());
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use acstor_runclock::RunInstant;
 use acstor_selection::Backoff;
-use acstor_types::Oid;
+use acstor_types::{Oid, RequestClass};
 use tokio::sync::oneshot;
 
 use crate::fetch::flight::{Flight, FlightFailure, FlightGuard, JoinOrStart, Obtained, Priority};
@@ -26,17 +26,18 @@ impl Priority {
     fn join(self) -> Join {
         match self {
             Priority::Prefetch => Join::Prefetch,
+            Priority::Ahead => Join::Ahead,
             Priority::Preload => Join::Preload,
-            Priority::Peer => Join::Peer,
+            Priority::PeerPreload | Priority::PeerAhead | Priority::Peer => Join::Peer,
             Priority::Guest => Join::Guest,
         }
     }
 
     pub(crate) fn lane(self) -> Lane {
-        match self {
-            Priority::Prefetch => Lane::Prefetch,
-            Priority::Preload => Lane::Preload,
-            Priority::Peer | Priority::Guest => Lane::Demand,
+        match self.class() {
+            RequestClass::Ahead => Lane::Prefetch,
+            RequestClass::Preload => Lane::Preload,
+            RequestClass::Demand => Lane::Demand,
         }
     }
 }
@@ -89,7 +90,7 @@ impl Sources {
     }
 
     /// Returns the sources of one round on behalf of `priority`, in order; the origin comes last
-    /// for all but prefetches.
+    /// for all but guesses.
     fn plan(&self, oid: Oid, priority: Priority) -> Plan {
         let mut plan = self.steering.plan(oid, priority);
         match priority {
@@ -97,9 +98,9 @@ impl Sources {
                 self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far));
             }
             // A peer is never sent on to another peer.
-            Priority::Peer => plan.peers.clear(),
+            Priority::PeerPreload | Priority::PeerAhead | Priority::Peer => plan.peers.clear(),
             // A guess is worth one attempt, and no read of the origin for a chunk of another host.
-            Priority::Prefetch => {
+            Priority::Prefetch | Priority::Ahead => {
                 plan.peers.truncate(usize::from(plan.alternate.is_none()));
                 plan.is_origin_left_out = !plan.peers.is_empty() || plan.alternate.is_some();
                 plan.passed.clear();
@@ -124,7 +125,7 @@ impl Sources {
             let round_plan = match plan.take() {
                 Some((plan, planned_for)) if planned_for == priority => plan,
                 Some(_) => {
-                    self.origin.promote(&want.digest);
+                    self.origin.promote(&want.digest, priority.lane());
                     self.plan(oid, priority)
                 }
                 None => self.plan(oid, priority),

@@ -121,6 +121,12 @@ outcomes! {
 }
 
 outcomes! {
+    /// Fate of bytes that are read ahead along the profile of a boot: they were ordered; they were here when
+    /// they were read; they were on their way; they were not read.
+    AheadBytes { Ordered = "ordered", Used = "used", Late = "late", Wasted = "wasted", }
+}
+
+outcomes! {
     /// Outcome of a chunk of a preload.
     PreloadChunk { Fetched = "fetched", Present = "present", Retried = "retried", Failed = "failed", }
 }
@@ -148,5 +154,7 @@ outcomes! {
 
 outcomes! {
     /// Priority of those who joined a flight.
-    Join { Guest = "guest", Peer = "peer", Prefetch = "prefetch", Preload = "preload", }
+    Join {
+        Guest = "guest", Peer = "peer", Prefetch = "prefetch", Ahead = "ahead", Preload = "preload",
+    }
 }

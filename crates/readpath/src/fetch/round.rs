@@ -65,6 +65,7 @@ struct Round<'a> {
     next: VecDeque<Next>,
     running: Vec<Attempt>,
     first_origin: Option<oneshot::Receiver<OriginAnswer>>,
+    was_origin_asked: bool,
     hedge: HedgeState,
     worst: RoundFailure,
     former: FormerOwners,
@@ -107,7 +108,7 @@ impl Sources {
             next.push_back(Next::Origin);
         }
         next.extend(plan.passed.into_iter().map(Next::Peer));
-        let may_hedge = self.config.hedge_enabled && priority != Priority::Prefetch;
+        let may_hedge = self.config.hedge_enabled && priority.is_demand();
         let round = Round {
             sources: self,
             flight,
@@ -116,6 +117,7 @@ impl Sources {
             next,
             running: Vec::with_capacity(2),
             first_origin: first,
+            was_origin_asked: false,
             hedge: if may_hedge { HedgeState::Possible } else { HedgeState::Spent },
             worst: RoundFailure::new(FlightFailure::Unavailable),
             former,
@@ -186,10 +188,11 @@ impl Round<'_> {
             }
             Next::Origin => {
                 let first = self.first_origin.take();
-                let lane = demand.priority.lane();
+                let asked = (demand.priority.lane(), self.flight.class());
+                self.was_origin_asked = true;
                 Some(Attempt {
                     future: Box::pin(
-                        async move { sources.attempt_origin(want, lane, first).await },
+                        async move { sources.attempt_origin(want, asked, first).await },
                     ),
                     peer: None,
                     tier: Tier::Origin,
@@ -211,18 +214,21 @@ impl Round<'_> {
         let left = demand.deadline.saturating_duration_since(now);
         let is_own_link_slow = self.sources.steering.is_own_link_slow();
         let peer_deadline = peer_time(is_own_link_slow, left, self.sources.config.peer_deadline);
-        if !candidate.peer.admit(peer_deadline, now) {
+        let is_admitted = match self.priority.is_demand() {
+            true => candidate.peer.admit(peer_deadline, now),
+            // A trial is for those who wait.
+            false => candidate.peer.health().would_admit(peer_deadline, moment(now)),
+        };
+        if !is_admitted {
             self.sources.metrics.peer_skips(PeerSkip::Penalty, 1);
             return None;
         }
         let deadline = (now + peer_deadline).min(demand.deadline);
-        let (sources, want, priority) = (self.sources.clone(), *self.want, self.priority);
+        let (sources, want) = (self.sources.clone(), *self.want);
         let (peer, flight) = (candidate.clone(), self.flight.clone());
         Some(Attempt {
             future: Box::pin(async move {
-                sources
-                    .attempt_peer(candidate, want, (tier, hint), (priority, &flight), deadline)
-                    .await
+                sources.attempt_peer(candidate, want, (tier, hint), &flight, deadline).await
             }),
             peer: Some(peer),
             tier,
@@ -231,17 +237,20 @@ impl Round<'_> {
         })
     }
 
-    /// Somebody wants now what was a guess, or waits for what was preloaded: from here on it may be
-    /// hedged, by the origin too.
+    /// Somebody wants now what was a guess, or waits for what was preloaded. Once somebody waits the
+    /// attempts under way count from now on, and it may be hedged, by the origin too.
     fn raise(&mut self, priority: Priority) {
         self.priority = priority;
+        self.sources.origin.promote(&self.want.digest, priority.lane());
         if priority.is_demand() {
-            self.sources.origin.promote(&self.want.digest);
+            let now = self.now();
+            self.running.iter_mut().for_each(|attempt| attempt.started = now);
+            if self.sources.config.hedge_enabled {
+                self.hedge = HedgeState::Possible;
+            }
         }
-        if self.sources.config.hedge_enabled {
-            self.hedge = HedgeState::Possible;
-        }
-        if self.running.iter().all(|attempt| attempt.peer.is_some()) && self.next.is_empty() {
+        let asks_peers = self.running.iter().all(|attempt| attempt.peer.is_some());
+        if !priority.is_guess() && asks_peers && self.next.is_empty() {
             self.next.push_back(Next::Origin);
         }
     }
@@ -250,9 +259,16 @@ impl Round<'_> {
     fn start_origin_beside_peer(&mut self, demand: &Demand) {
         let asks_peer_only = self.running.iter().all(|attempt| attempt.tier == Tier::Peer);
         let origin = self.next.iter().position(|next| matches!(next, Next::Origin));
-        if let (true, Some(position)) = (asks_peer_only, origin) {
-            self.next.remove(position);
-            self.start(Next::Origin, demand, false);
+        match origin {
+            Some(position) if asks_peer_only => {
+                self.next.remove(position);
+                self.start(Next::Origin, demand, false);
+            }
+            // It was left out for what was this host's own guess.
+            None if asks_peer_only && self.priority.is_guess() && !self.was_origin_asked => {
+                self.start(Next::Origin, demand, false);
+            }
+            _ => {}
         }
     }
 
@@ -309,10 +325,13 @@ impl Round<'_> {
                     self.sources.metrics.hedge(Hedge::Won);
                 }
                 let now = self.now();
+                let is_demand = self.priority.is_demand();
                 for loser in self.running.drain(..) {
                     if let Some(candidate) = loser.peer {
                         let time = now.saturating_duration_since(loser.started);
-                        candidate.peer.health().overtaken(time, moment(now));
+                        if is_demand {
+                            candidate.peer.health().overtaken(time, moment(now));
+                        }
                         self.sources.metrics.peer_fetch(PeerFetch::Overtaken);
                     }
                 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use acstor_peer::{ChunkRequest, ClassWatch, PeerStatus, ServeFuture};
+use acstor_runclock::RunInstant;
 use acstor_types::{ChunkSize, Digest};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::fetch::flight::Priority;
+use crate::fetch::flight::{Flight, Outcome, Priority};
 use crate::fetch::outcome::Serve;
 use crate::fetch::sources::{Sources, Want};
 use crate::keeping::claims::Claims;
@@ -70,12 +71,12 @@ impl Responder {
     pub(crate) fn serve(
         self: &Arc<Self>,
         request: ChunkRequest,
-        _class: ClassWatch,
+        class: ClassWatch,
         deadline: Instant,
     ) -> ServeFuture {
         let responder = self.clone();
         Box::pin(async move {
-            let result = responder.answer(&request, deadline).await;
+            let result = responder.answer(&request, class, deadline).await;
             let metrics = &responder.sources.metrics;
             match &result {
                 Ok((bytes, served)) => metrics.served(*served, bytes.len()),
@@ -93,6 +94,7 @@ impl Responder {
     async fn answer(
         &self,
         request: &ChunkRequest,
+        class: ClassWatch,
         deadline: Instant,
     ) -> Result<(Bytes, Serve), (PeerStatus, Serve)> {
         let sources = &self.sources;
@@ -100,6 +102,7 @@ impl Responder {
             return Err((PeerStatus::Overloaded, Serve::Draining));
         }
         let max = serves_max(sources.config.serve_inflight_max, request.chunk_size);
+        let max = if class.current().is_demand() { max } else { max.div_ceil(2) };
         let Some(_entered) = InFlight::enter(&self.in_flight, max) else {
             return Err((PeerStatus::Overloaded, Serve::Overloaded));
         };
@@ -116,8 +119,9 @@ impl Responder {
         let (clock, now) = (&sources.clock, sources.clock.now());
         let allowed = clock.from_wall(deadline).saturating_duration_since(now);
         let deadline = now + (allowed - allowed / ANSWER_MARGIN_DIVISOR);
-        let flight = sources.obtain(&disk, &want, Priority::Peer, deadline);
-        match flight.wait(deadline).await {
+        let priority = Priority::of_peer(class.current());
+        let flight = sources.obtain(&disk, &want, priority, deadline);
+        match waited(flight, class, deadline).await {
             Ok(obtained) => {
                 let served = match obtained.tier {
                     Tier::Origin => Serve::Origin,
@@ -146,6 +150,38 @@ impl Responder {
         let wants = self.sources.wants(&disk, indexes, Priority::Peer, by).await.ok()?;
         let want = wants.into_iter().next()??;
         (want.digest == request.digest).then_some((disk, want))
+    }
+}
+
+/// Waits for a flight on behalf of a peer, in the class that the request has at each moment.
+async fn waited(flight: Arc<Flight>, mut class: ClassWatch, deadline: RunInstant) -> Outcome {
+    let mut asker = Asker { flight, has_outcome: false };
+    let flight = asker.flight.clone();
+    let outcome = flight.wait(deadline);
+    tokio::pin!(outcome);
+    loop {
+        tokio::select! {
+            biased;
+            outcome = &mut outcome => {
+                asker.has_outcome = true;
+                return outcome;
+            }
+            class = class.changed() => flight.promote(Priority::of_peer(class), deadline),
+        }
+    }
+}
+
+/// A peer that waits; one that goes away takes back what it asked for ahead of its guests.
+struct Asker {
+    flight: Arc<Flight>,
+    has_outcome: bool,
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        if !self.has_outcome {
+            self.flight.revoke();
+        }
     }
 }
 

@@ -12,6 +12,8 @@ use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 
+use crate::ahead::ahead_memory::AheadMemory;
+use crate::ahead::ahead_room::AheadRoom;
 use crate::fetch::flight::FlightTable;
 use crate::keeping::ghost::GhostTable;
 use crate::keeping::host_chunks::HostChunks;
@@ -56,6 +58,8 @@ pub(crate) struct Sources {
     pub(crate) steering: Arc<Steering>,
     /// One permit per chunk that is being prefetched.
     pub(crate) prefetch_permits: Arc<Semaphore>,
+    /// Bytes ordered along the profiles of boots and on their way.
+    pub(crate) ahead_room: Arc<AheadRoom>,
     pub(crate) manifest_loads: ManifestLoads,
     /// Pages of all manifests that are read by the page.
     pub(crate) pages: Arc<PageCache>,
@@ -129,6 +133,7 @@ impl Sources {
             reader,
             store,
             recent: RecentCache::new(config.recent_bytes),
+            ahead: AheadMemory::new(config.read_ahead_bytes as u64),
             inserter,
             ghosts: GhostTable::new(limits::GHOST_ENTRIES),
             keep: config.keep,
@@ -143,6 +148,7 @@ impl Sources {
             metrics,
             clock,
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
+            ahead_room: Arc::new(AheadRoom::new()),
             manifest_loads: ManifestLoads::default(),
             pages,
             page_fetches,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use acstor_types::Digest;
 use bytes::Bytes;
 
+use crate::ahead::ahead_memory::AheadMemory;
 use crate::fetch::flight::{Obtained, Priority};
 use crate::keeping::ghost::GhostTable;
 use crate::keeping::inserter::Inserter;
@@ -31,6 +32,7 @@ pub(crate) struct HostChunks {
     pub(crate) store: Arc<dyn LocalStore>,
     pub(crate) reader: StoreReader,
     pub(crate) recent: RecentCache,
+    pub(crate) ahead: AheadMemory,
     pub(crate) inserter: Arc<Inserter>,
     pub(crate) ghosts: GhostTable,
     /// Policy of keeping chunks that were fetched from a peer.
@@ -47,7 +49,8 @@ impl HostChunks {
         if let LocalLook::Memory(chunk) = look {
             return AtHost::Memory(chunk, Tier::Store);
         }
-        match self.inserter.get(digest).or_else(|| self.recent.get(digest)) {
+        let held = self.inserter.get(digest).or_else(|| self.recent.get(digest));
+        match held.or_else(|| self.ahead.get(digest)) {
             Some(bytes) => AtHost::Memory(LocalChunk::Bytes(bytes), Tier::Recent),
             None => match look {
                 LocalLook::Disk(part) => AtHost::Disk(part),
@@ -93,6 +96,7 @@ impl HostChunks {
     pub(crate) fn is_here(&self, digest: &Digest) -> bool {
         self.store.contains(digest)
             || self.recent.contains(digest)
+            || self.ahead.contains(digest)
             || self.inserter.get(digest).is_some()
     }
 
@@ -104,8 +108,25 @@ impl HostChunks {
             let _ = self.inserter.push(digest, obtained.bytes.clone());
             return;
         }
-        self.recent.insert(digest, obtained.bytes.clone());
-        let is_kept = match obtained.tier {
+        if priority == Priority::Ahead && obtained.tier == Tier::Peer {
+            // It is kept, and counts as touched, once it is read.
+            self.ahead.insert(digest, obtained.bytes.clone());
+            return;
+        }
+        self.keep_obtained(digest, &obtained.bytes, obtained.tier);
+    }
+
+    /// Notes that a chunk that was read ahead was read; `is_claimed`: by whoever claimed it.
+    pub(crate) fn note_ahead_read(&self, digest: &Digest, is_claimed: bool) {
+        let bytes = if is_claimed { self.ahead.leave(digest) } else { self.ahead.get(digest) };
+        if let Some(bytes) = bytes {
+            self.keep_obtained(*digest, &bytes, Tier::Peer);
+        }
+    }
+
+    fn keep_obtained(&self, digest: Digest, bytes: &Bytes, tier: Tier) {
+        self.recent.insert(digest, bytes.clone());
+        let is_kept = match tier {
             // Whatever cost a read of the origin, or moved here with the ring, is kept.
             Tier::Origin | Tier::PreviousOwner => true,
             Tier::Peer => match self.keep {
@@ -116,7 +137,7 @@ impl HostChunks {
             Tier::Zero | Tier::Recent | Tier::Store => false,
         };
         if is_kept {
-            self.insert(digest, obtained.bytes.clone());
+            self.insert(digest, bytes.clone());
         }
     }
 

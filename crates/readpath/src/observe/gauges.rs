@@ -23,6 +23,7 @@ pub(crate) struct Gauges {
     pub(crate) serves_inflight: Gauge,
     pub(crate) insert_queue_bytes: Gauge,
     pub(crate) recent_bytes: Gauge,
+    pub(crate) read_ahead_held_bytes: Gauge,
     pub(crate) store_capacity_bytes: Gauge,
     pub(crate) store_used_bytes: Gauge,
     pub(crate) store_pinned_bytes: Gauge,
@@ -57,6 +58,11 @@ impl Gauges {
         add(names::SERVES_INFLIGHT, "Requests of peers being answered", &gauges.serves_inflight);
         add(names::INSERT_QUEUE_BYTES, "Bytes waiting to be kept", &gauges.insert_queue_bytes);
         add(names::RECENT_BYTES, "Bytes of recent chunks in memory", &gauges.recent_bytes);
+        add(
+            names::READ_AHEAD_HELD_BYTES,
+            "Bytes of chunks read ahead, in memory",
+            &gauges.read_ahead_held_bytes,
+        );
         add(
             names::STORE_CAPACITY_BYTES,
             "Capacity of the chunk store",
@@ -133,6 +139,7 @@ impl GaugeReader {
         gauges.store_up.set(i64::from(chunks.reader.is_answering()));
         gauges.insert_queue_bytes.set(chunks.inserter.bytes() as i64);
         gauges.recent_bytes.set(chunks.recent.bytes() as i64);
+        gauges.read_ahead_held_bytes.set(as_gauge(chunks.ahead.bytes()));
         gauges.store_capacity_bytes.set(as_gauge(usage.capacity_bytes));
         gauges.store_used_bytes.set(as_gauge(usage.used_bytes));
         gauges.store_pinned_bytes.set(as_gauge(usage.pinned_bytes));

@@ -85,6 +85,10 @@ pub const INSERT_QUEUE_BYTES: &str = "acstor_insert_queue_bytes";
 pub const RECENT_BYTES: &str = "acstor_recent_bytes";
 /// Chunks prefetched, by outcome.
 pub const PREFETCH_CHUNKS: &str = "acstor_prefetch_chunks";
+/// Bytes read ahead along the profiles of boots, by what became of them.
+pub const READ_AHEAD_BYTES: &str = "acstor_read_ahead_bytes";
+/// Bytes of chunks that were read ahead, in memory.
+pub const READ_AHEAD_HELD_BYTES: &str = "acstor_read_ahead_held_bytes";
 /// Reads of guests that wait this moment.
 pub const READS_WAITING: &str = "acstor_reads_waiting";
 /// Preloads that have not ended, by state.
@@ -143,7 +147,7 @@ pub const MANIFEST_FETCH_FAILURES: &str = "acstor_manifest_fetch_failures";
 pub const MANIFESTS_PARTIAL: &str = "acstor_manifests_partial";
 
 /// Every name.
-pub const ALL: [&str; 69] = [
+pub const ALL: [&str; 71] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -173,6 +177,8 @@ pub const ALL: [&str; 69] = [
     INSERT_QUEUE_BYTES,
     RECENT_BYTES,
     PREFETCH_CHUNKS,
+    READ_AHEAD_BYTES,
+    READ_AHEAD_HELD_BYTES,
     READS_WAITING,
     PRELOAD_JOBS,
     PRELOADS_ENDED,

@@ -11,7 +11,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
 use crate::fetch::outcome::{
-    Bypass, Deduplication, Hedge, Insert, Join, ManifestLoad, OriginCall, OriginChunk,
+    AheadBytes, Bypass, Deduplication, Hedge, Insert, Join, ManifestLoad, OriginCall, OriginChunk,
     OriginRefusal, PeerFetch, PeerSkip, Prefetch, ReadResult, Remapped, Retry, Serve, StoreRead,
 };
 use crate::observe::gauges::Gauges;
@@ -89,6 +89,7 @@ pub(crate) struct Metrics {
     serve_bytes: Counter,
     inserts: Labelled,
     prefetch_chunks: Labelled,
+    read_ahead_bytes: Labelled,
     store_read_errors: Counter,
     store_reads: Labelled,
     pub(crate) preload: PreloadMetrics,
@@ -243,6 +244,13 @@ impl Metrics {
                 "outcome",
                 Prefetch::NAMES,
             ),
+            read_ahead_bytes: Labelled::new(
+                r,
+                names::READ_AHEAD_BYTES,
+                "Bytes read ahead along the profiles of boots",
+                "outcome",
+                AheadBytes::NAMES,
+            ),
             preload: PreloadMetrics::new(r),
             store_read_errors: counter(r, names::STORE_READ_ERRORS, "Failed chunk store reads"),
             store_reads: Labelled::new(
@@ -303,10 +311,13 @@ impl Metrics {
         self.peer_fetches.add(outcome.index(), 1);
     }
 
-    pub(crate) fn peer_fetched(&self, bytes: usize, time: Duration) {
+    /// `time`: since somebody waited for the chunk, where somebody did.
+    pub(crate) fn peer_fetched(&self, bytes: usize, time: Option<Duration>) {
         self.peer_fetch(PeerFetch::Ok);
         self.peer_fetch_bytes.inc_by(bytes as u64);
-        self.peer_fetch_seconds.observe(time.as_secs_f64());
+        if let Some(time) = time {
+            self.peer_fetch_seconds.observe(time.as_secs_f64());
+        }
     }
 
     pub(crate) fn peer_skips(&self, reason: PeerSkip, count: u64) {
@@ -406,6 +417,10 @@ impl Metrics {
 
     pub(crate) fn prefetch(&self, outcome: Prefetch, chunks: usize) {
         self.prefetch_chunks.add(outcome.index(), chunks as u64);
+    }
+
+    pub(crate) fn read_ahead(&self, outcome: AheadBytes, bytes: u64) {
+        self.read_ahead_bytes.add(outcome.index(), bytes);
     }
 
     pub(crate) fn store_read_error(&self) {

@@ -90,14 +90,14 @@ impl OriginPool {
         self.queue.submit(misses, Instant::now());
     }
 
-    /// Says that somebody now waits for a chunk that was asked for as a prefetch.
-    pub(crate) fn promote(&self, digest: &Digest) {
+    /// Says that a chunk that was asked for is more urgent now.
+    pub(crate) fn promote(&self, digest: &Digest, lane: Lane) {
         let mut staged = self.staged.lock();
         for miss in staged.misses.iter_mut().filter(|miss| miss.digest == *digest) {
-            miss.lane = Lane::Demand;
+            miss.lane = miss.lane.max(lane);
         }
         drop(staged);
-        self.queue.promote(digest);
+        self.queue.promote(digest, lane);
     }
 
     pub(crate) fn queue(&self) -> &OriginQueue {

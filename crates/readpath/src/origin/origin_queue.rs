@@ -39,15 +39,15 @@ pub(crate) enum OriginFailure {
 /// Answer that a waiter gets.
 pub(crate) type OriginAnswer = Result<Bytes, OriginFailure>;
 
-/// Queue in which a miss waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Queue in which a miss waits. The greatest goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// Somebody waits for the chunk.
-    Demand,
-    /// Somebody may soon ask for the chunk.
-    Prefetch,
     /// A preload brings the chunk.
     Preload,
+    /// Somebody may soon ask for the chunk.
+    Prefetch,
+    /// Somebody waits for the chunk.
+    Demand,
 }
 
 /// A chunk that is to be read.
@@ -135,6 +135,16 @@ struct State {
     is_stopped: bool,
 }
 
+impl State {
+    fn lane(&mut self, lane: Lane) -> &mut FairLane {
+        match lane {
+            Lane::Demand => &mut self.demand,
+            Lane::Prefetch => &mut self.prefetch,
+            Lane::Preload => &mut self.preload,
+        }
+    }
+}
+
 /// The queue. Workers take runs from it.
 #[derive(Debug)]
 pub(crate) struct OriginQueue {
@@ -204,8 +214,7 @@ impl OriginQueue {
         Self::move_unwanted(state, &miss.digest, miss.place);
         if let Some(entry) = state.entries.get_mut(&miss.digest) {
             entry.waiters.push(miss.answer);
-            return miss.lane == Lane::Demand
-                && Self::promote_entry(state, &miss.digest, Some(miss.disk));
+            return Self::promote_entry(state, &miss.digest, miss.lane, Some(miss.disk));
         }
         if state.entries.len() >= self.queue_max {
             return refuse(miss.answer, OriginFailure::Full);
@@ -225,9 +234,7 @@ impl OriginQueue {
                     state.demand.push(entry.disk, overdue);
                 }
             }
-            Lane::Demand => state.demand.push(miss.disk, miss.digest),
-            Lane::Prefetch => state.prefetch.push(miss.disk, miss.digest),
-            Lane::Preload => state.preload.push(miss.disk, miss.digest),
+            lane => state.lane(lane).push(miss.disk, miss.digest),
         }
         let entry = Entry {
             place: miss.place,
@@ -252,22 +259,24 @@ impl OriginQueue {
         state.places.entry(key(&place)).or_insert(*digest);
     }
 
-    /// Moves a chunk that is queued in another lane to the demand lane.
-    pub(crate) fn promote(&self, digest: &Digest) {
+    /// Moves a chunk that is queued in a lane behind `lane` there.
+    pub(crate) fn promote(&self, digest: &Digest, lane: Lane) {
         let mut state = self.state.lock();
-        let runs = usize::from(Self::promote_entry(&mut state, digest, None));
+        let runs = usize::from(Self::promote_entry(&mut state, digest, lane, None));
         self.wake(&state, runs);
     }
 
-    /// Moves a queued chunk to the demand lane, to the turns of `disk` where that wants it too; returns
-    /// whether that changed anything. Its former place is skipped when its turn comes.
-    fn promote_entry(state: &mut State, digest: &Digest, disk: Option<DiskId>) -> bool {
+    /// Moves a queued chunk to `lane` where that goes before its own; in the demand lane to the turns of
+    /// `disk`, where that wants it too. Returns whether that changed anything. Its former place is
+    /// skipped when its turn comes.
+    fn promote_entry(state: &mut State, digest: &Digest, lane: Lane, disk: Option<DiskId>) -> bool {
         let Some(entry) = state.entries.get_mut(digest) else { return false };
         let disk = disk.unwrap_or(entry.disk);
-        let is_new = entry.lane != Lane::Demand || entry.disk != disk;
+        let is_other_turn = lane == Lane::Demand && entry.disk != disk;
+        let is_new = lane > entry.lane || is_other_turn;
         if is_new {
-            (entry.lane, entry.disk) = (Lane::Demand, disk);
-            state.demand.push(disk, *digest);
+            (entry.lane, entry.disk) = (lane, disk);
+            state.lane(lane).push(disk, *digest);
         }
         is_new
     }
@@ -343,11 +352,12 @@ impl OriginQueue {
         loop {
             let (running, max) = (&state.running, self.disk_runs_max);
             let may_run = |disk: &DiskId| running.get(disk).is_none_or(|runs| *runs < max);
-            let (disk, digest) = match lane {
-                Lane::Demand => state.demand.pop(may_run)?,
-                Lane::Prefetch => state.prefetch.pop(may_run)?,
-                Lane::Preload => state.preload.pop(may_run)?,
+            let queued = match lane {
+                Lane::Demand => &mut state.demand,
+                Lane::Prefetch => &mut state.prefetch,
+                Lane::Preload => &mut state.preload,
             };
+            let (disk, digest) = queued.pop(may_run)?;
             let Some(entry) = state.entries.get(&digest) else { continue };
             if entry.lane != lane {
                 continue;

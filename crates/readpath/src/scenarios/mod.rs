@@ -22,6 +22,7 @@ mod peer_faults;
 mod pinning;
 mod prefetching;
 mod preloading;
+mod reading_ahead;
 mod remapping;
 mod selecting;
 mod serving;

@@ -22,6 +22,8 @@ pub(crate) struct Peer {
     pub(crate) permits: Arc<Semaphore>,
     /// Preloads take one of these first, of which there are fewer.
     pub(crate) preload_permits: Arc<Semaphore>,
+    /// And so does what is fetched ahead.
+    pub(crate) ahead_permits: Arc<Semaphore>,
     shares: DiskShares,
     health: Mutex<PeerHealth>,
 }
@@ -53,10 +55,12 @@ impl DiskShares {
 impl Peer {
     fn new(name: &str, inflight_max: usize, times: OverloadTimes) -> Peer {
         let preload_max = inflight_max / limits::PRELOAD_PERMITS_DIVISOR;
+        let ahead_max = inflight_max / limits::AHEAD_PERMITS_DIVISOR;
         Peer {
             name: name.into(),
             permits: Arc::new(Semaphore::new(inflight_max)),
             preload_permits: Arc::new(Semaphore::new(preload_max.max(1))),
+            ahead_permits: Arc::new(Semaphore::new(ahead_max.max(1))),
             shares: DiskShares::new(inflight_max),
             health: Mutex::new(PeerHealth::new(times)),
         }

@@ -11,12 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use acstor_manifest::PageCache;
+use acstor_selection::BootProfile;
 use acstor_types::{Digest, DiskId};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::ahead::boot_recorder::BootRecorder;
+use crate::ahead::read_aheads::ReadAheads;
 use crate::ahead::read_trace::ReadTrace;
 use crate::fetch::outcome::ManifestLoad;
 use crate::fetch::sources::Sources;
@@ -43,6 +45,10 @@ fn new_files() -> u64 {
 pub(crate) struct DiskRecords {
     pub(crate) trace: ArcSwapOption<ReadTrace>,
     pub(crate) boots: BootRecorder,
+    /// Chunks in the order in which boots read them, as learnt by all hosts.
+    pub(crate) boot_profile: ArcSwapOption<BootProfile>,
+    /// Opens that are read ahead along it.
+    pub(crate) read_aheads: ReadAheads,
     /// Chunks that boots read, as learnt by all hosts.
     pub(crate) working_set: ArcSwapOption<WantedChunks>,
     pub(crate) cached: CachedBytes,
@@ -54,6 +60,8 @@ impl DiskRecords {
         DiskRecords {
             trace: ArcSwapOption::empty(),
             boots: BootRecorder::new(chunk_count),
+            boot_profile: ArcSwapOption::empty(),
+            read_aheads: ReadAheads::default(),
             working_set: ArcSwapOption::empty(),
             cached: CachedBytes::default(),
             health: ManifestHealth::default(),

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::ahead::prefetch::Prefetcher;
+use crate::ahead::read_ahead;
 use crate::ahead::read_trace::ChunkNote;
 use crate::fetch::flight::{Flight, FlightFailure, Obtained, Priority};
 use crate::fetch::sources::{Sources, Want};
@@ -121,6 +122,7 @@ impl DiskView {
         let deadline = self.sources.clock.now() + self.sources.config.read_deadline;
         let len = self.check_len(offset, len)?;
         self.disk.note_read(offset, len);
+        let is_led = self.note_ahead(offset, len);
         let wants = self.wants(offset, len, deadline).await?;
         let slots = self.join_or_start(offset, len, &wants, deadline);
         let slots = self.copy_at_hand(slots, &wants, deadline);
@@ -128,10 +130,12 @@ impl DiskView {
         let slots = self.read_store(slots, deadline).await;
         let mut waiting = None;
         if slots.iter().any(|(_, slot)| matches!(slot, Slot::Waiting(_))) {
-            let update = self.disk.streams.note_miss(offset, len);
-            Prefetcher(&self.sources).follow(&self.disk, update);
+            if !is_led {
+                let update = self.disk.streams.note_miss(offset, len);
+                Prefetcher(&self.sources).follow(&self.disk, update);
+            }
             waiting = Some(self.sources.waiting_reads.enter());
-        } else if is_on_disk {
+        } else if is_on_disk && !is_led {
             let update = self.disk.streams.note_hit(offset, len);
             Prefetcher(&self.sources).follow(&self.disk, update);
         }
@@ -259,8 +263,26 @@ impl DiskView {
         tally.add(Tier::Store, len);
         tally.count(&self.sources, len);
         self.note_hits(offset, len, begin, &[(piece, Tier::Store)]);
-        let update = self.disk.streams.note_hit(offset, len);
-        Prefetcher(&self.sources).follow(&self.disk, update);
+        self.follow_hit(offset, len);
+    }
+
+    /// Tells the read-ahead along a profile of a read; returns whether that knows what comes next.
+    #[inline]
+    fn note_ahead(&self, offset: u64, len: usize) -> bool {
+        if len == 0 {
+            return false;
+        }
+        let size = self.disk.shape.chunk_size;
+        let (first, last) = (size.index_of(offset), size.index_of(offset + len as u64 - 1));
+        self.disk.records.read_aheads.note(&self.sources, first, last)
+    }
+
+    /// Follows a read that hit, for what to fetch next.
+    fn follow_hit(&self, offset: u64, len: usize) {
+        if !self.note_ahead(offset, len) {
+            let update = self.disk.streams.note_hit(offset, len);
+            Prefetcher(&self.sources).follow(&self.disk, update);
+        }
     }
 
     async fn collect(
@@ -375,8 +397,7 @@ impl BlockView for DiskView {
         if let Some(begin) = begin {
             self.note_hits(offset, len, begin, &tiers);
         }
-        let update = self.disk.streams.note_hit(offset, len);
-        Prefetcher(&self.sources).follow(&self.disk, update);
+        self.follow_hit(offset, len);
         Ok(TryRead::Ready(segments))
     }
 
@@ -402,6 +423,12 @@ impl BlockView for DiskView {
 
     fn opened(&self) {
         note_opened(&self.disk.records, &self.sources);
+        let (disk, chunk_bytes) = (self.disk.clone(), self.disk.shape.chunk_size.bytes());
+        read_ahead::begin(&self.sources, &self.disk.records, chunk_bytes, async { Some(disk) });
+    }
+
+    fn closed(&self) {
+        self.disk.records.read_aheads.closed();
     }
 
     fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {

@@ -50,7 +50,7 @@ impl ManifestLoads {
         }
         let share = match priority {
             Priority::Guest => None,
-            Priority::Peer | Priority::Preload | Priority::Prefetch => {
+            _ => {
                 let turn = attachment.turn_of_others.clone().lock_owned().await;
                 if let Some(view) = attachment.at_hand() {
                     return Ok(view);

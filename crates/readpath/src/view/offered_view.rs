@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ahead::read_ahead;
 use crate::fetch::flight::Priority;
 use crate::fetch::sources::Sources;
 use crate::view::PrepareFuture;
@@ -22,6 +23,16 @@ impl BlockView for OfferedView {
 
     fn opened(&self) {
         note_opened(&self.attachment.records, &self.sources);
+        let (attachment, sources) = (self.attachment.clone(), self.sources.clone());
+        let chunk_bytes = attachment.shape.chunk_size.bytes();
+        read_ahead::begin(&self.sources, &self.attachment.records, chunk_bytes, async move {
+            let view = sources.manifest_loads.load(&sources, &attachment, Priority::Ahead).await;
+            view.ok().map(|view| view.disk.clone())
+        });
+    }
+
+    fn closed(&self) {
+        self.attachment.records.read_aheads.closed();
     }
 
     fn prepare(&self) -> Option<PrepareFuture> {

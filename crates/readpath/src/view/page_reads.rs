@@ -105,7 +105,7 @@ impl Sources {
         // Others wait among themselves before a guest could wait for them.
         let share = match priority {
             Priority::Guest => None,
-            Priority::Peer | Priority::Preload | Priority::Prefetch => {
+            _ => {
                 let permit = self.page_reads.permits_of_others.clone().acquire_owned().await;
                 Some(permit.map_err(|_| ReadError::Stopped)?)
             }

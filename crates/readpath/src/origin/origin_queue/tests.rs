@@ -317,3 +317,33 @@ fn test_stop_answers_everybody() {
     assert_eq!(late[0].try_recv().unwrap(), Err(OriginFailure::Stopped));
     assert_eq!(queue.wait_run(), None);
 }
+
+#[test]
+fn test_promote_moves_a_preload_before_the_others_of_its_like() {
+    let queue = queue(4, 100);
+    let _preloads = submit(&queue, 1, &[0, 9, 20], Lane::Preload);
+    queue.promote(&miss(1, 20, Lane::Prefetch).0.digest, Lane::Prefetch);
+    let (asked, _receiver) = miss(1, 9, Lane::Prefetch);
+    queue.submit(vec![asked], Instant::now());
+    let runs: Vec<_> = std::iter::from_fn(|| queue.take_run()).collect();
+    let taken: Vec<_> = runs.iter().map(|run| (positions(run), run.lane)).collect();
+    assert_eq!(taken, [(vec![20], Lane::Prefetch), (vec![9], Lane::Prefetch)]);
+    for run in &runs {
+        queue.complete(run, vec![Err(OriginFailure::Corrupt)]);
+    }
+    assert_eq!(
+        queue.take_run().map(|run| (positions(&run), run.lane)),
+        Some((vec![0], Lane::Preload))
+    );
+}
+
+#[test]
+fn test_promote_never_moves_a_chunk_behind_its_lane() {
+    let queue = queue(4, 100);
+    let _asked = submit(&queue, 1, &[0], Lane::Demand);
+    let (ahead, _receiver) = miss(1, 0, Lane::Prefetch);
+    queue.promote(&ahead.digest, Lane::Preload);
+    queue.submit(vec![ahead], Instant::now());
+    assert_eq!(queue.take_run().map(|run| run.lane), Some(Lane::Demand));
+    assert_eq!(queue.take_run(), None);
+}
