@@ -115,6 +115,16 @@ OPTIONS = [
         ),
     ),
     cfg.Opt(
+        "read_ahead_budget",
+        type=types.ByteSize(0, 64 * types.GIB),
+        default="128MiB",
+        help=(
+            "Memory for chunks that are fetched along the boot profile of an image before guests "
+            "read them, of all images of this host together, and at most 1 % of the host's memory. "
+            "A boot of a small Linux image reads some 50 MiB. 0: nothing is read ahead of a boot."
+        ),
+    ),
+    cfg.Opt(
         "manifest_cache",
         type=types.ByteSize(types.MIB, 4 * types.GIB),
         default="16MiB",

@@ -68,6 +68,8 @@ class DataPlaneSettings(TypedDict):
     boot_window_ms: int
     hint_preload_bytes_per_s: int
     """0: a hint starts no preload."""
+    read_ahead_budget_bytes: int
+    """Memory for what is read ahead of boots; 0: nothing is."""
     manifest_cache_bytes: int
     """Memory for pages of manifests."""
     peer_inflight_max: int
@@ -181,6 +183,7 @@ def from_conf(
         prefetch_max_bytes=read.prefetch_max,
         boot_window_ms=_milliseconds(conf.dataplane.boot_window),
         hint_preload_bytes_per_s=conf.dataplane.hint_preload_rate,
+        read_ahead_budget_bytes=min(conf.dataplane.read_ahead_budget, _memory() // 100),
         manifest_cache_bytes=conf.dataplane.manifest_cache,
         peer_inflight_max=read.peer_inflight_max,
         distance_threshold=read.distance_threshold,
@@ -210,6 +213,11 @@ def from_conf(
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
+
+
+def _memory() -> int:
+    """Return the bytes of this host's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _default_fuse_threads() -> int:

@@ -346,6 +346,7 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
         prefetch_max_bytes,
         boot_window: Duration::from_millis(settings.boot_window_ms),
         recent_bytes: RECENT_BYTES_MIN.max(2 * prefetch_max_bytes),
+        read_ahead_bytes: settings.read_ahead_budget_bytes as usize,
         manifest_cache_bytes: settings.manifest_cache_bytes as usize,
         ..defaults
     })

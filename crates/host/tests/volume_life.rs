@@ -76,6 +76,7 @@ fn settings(directory: &Path) -> Settings {
         prefetch_max_bytes: 8 << 20,
         boot_window_ms: 60_000,
         hint_preload_bytes_per_s: 0,
+        read_ahead_budget_bytes: 0,
         manifest_cache_bytes: 16 << 20,
         peer_inflight_max: 64,
         distance_threshold: None,

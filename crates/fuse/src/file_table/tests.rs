@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead};
 use acstor_types::DiskId;
@@ -9,11 +10,19 @@ use crate::FuseError;
 use crate::file::File;
 use crate::wire::inode::FileKey;
 
-struct ZeroView(u64);
+#[derive(Default)]
+struct ZeroView {
+    size: u64,
+    closes: AtomicUsize,
+}
 
 impl BlockView for ZeroView {
     fn size_bytes(&self) -> u64 {
-        self.0
+        self.size
+    }
+
+    fn closed(&self) {
+        self.closes.fetch_add(1, Ordering::Relaxed);
     }
 
     fn try_read(&self, _offset: u64, len: usize) -> Result<TryRead, ReadError> {
@@ -34,7 +43,7 @@ impl BlockView for ZeroView {
 }
 
 fn view(size: u64) -> Arc<dyn BlockView> {
-    Arc::new(ZeroView(size))
+    Arc::new(ZeroView { size, ..ZeroView::default() })
 }
 
 fn disk(number: u8) -> DiskId {
@@ -54,6 +63,22 @@ fn an_attached_file_is_found_by_name() {
     assert!(table.look_up(b"b.raw").is_none());
     assert!(table.look_up(b"\xff").is_none());
     assert_eq!(table.totals(), (1, 512));
+}
+
+#[test]
+fn a_view_is_told_of_the_close_of_each_open_that_it_was_told_of() {
+    let table = FileTable::new();
+    let view = Arc::new(ZeroView { size: 512, ..ZeroView::default() });
+    table.attach("a.raw", disk(1), view.clone()).unwrap();
+    // One from before a take-over.
+    table.release(inode(1));
+    assert_eq!(view.closes.load(Ordering::Relaxed), 0);
+    assert!(table.open(inode(1)).is_some() && table.open(inode(1)).is_some());
+    table.release(inode(1));
+    assert_eq!(view.closes.load(Ordering::Relaxed), 1);
+    table.release(inode(1));
+    table.release(inode(1));
+    assert_eq!(view.closes.load(Ordering::Relaxed), 2);
 }
 
 #[test]
