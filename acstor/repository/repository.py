@@ -11,7 +11,7 @@ from acstor.origin import base
 from acstor.repository import disk_manifest, layout
 from acstor.repository.dedup_scope import DedupScope, check_scope
 from acstor.repository.disk_manifest import DiskManifest
-from acstor.repository.images import image_record, signed_record, working_set
+from acstor.repository.images import boot_profile, image_record, signed_record, working_set
 from acstor.repository.images.image_index import ImageIndexWriter
 
 FORMAT_NAME = "acstor-repository"
@@ -359,6 +359,7 @@ class Repository:
         with self.image_index.changing(image_id):
             self.origin.swap_ref(name, expected or ref.token, None)
         working_set.forget(self.origin, image_id)
+        boot_profile.forget(self.origin, image_id)
         try:
             record = image_record.ImageRecord.parse(ref.content, image_id)
         except (exception.CorruptError, exception.UnsupportedError):

@@ -31,7 +31,10 @@ QUOTA = 256 << 20
 LARGE = bytes(range(256)) * (5 << 12)
 PACK, SMALL, MANIFEST = "packs/aa/large", "packs/aa/small", "manifests/aa/one"
 IMAGES = {PACK: LARGE, SMALL: b"small", MANIFEST: b"manifest"}
-REFS_OF_ALL = ["usage/one", "ring", "ring-term", "ring-generation", "working-sets/one"]
+REFS_OF_ALL = [
+    *("usage/one", "ring", "ring-term", "ring-generation"),
+    *("working-sets/one", "boot-profiles/one"),
+]
 REFS_OF_VOLUMES = ["volumes/one", "volume-heads/one", "volume-bells/one", "gc/condemned/one"]
 REFS_OF_CONTROLLERS = [
     "images/one", "image-index", "image-generation", "catalogue/one", "snapshots/one", "hosts/one",

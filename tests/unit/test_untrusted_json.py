@@ -31,6 +31,7 @@ from acstor.preload import admitted_preload
 from acstor.registrar.image_service.glance import GlanceImageService
 from acstor.repository import layout
 from acstor.repository.gc.condemnation import State, Tombstone
+from acstor.repository.images.boot_profile import BootProfile
 from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.images.image_registry import Entry
 from acstor.repository.images.usage import Usage
@@ -164,6 +165,10 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
     "working set": (
         lambda content: WorkingSet.parse(content, IMAGE),
         golden("working-set-v1.json"),
+    ),
+    "boot profile": (
+        lambda content: BootProfile.parse(content, IMAGE),
+        golden("boot-profile-v1.json"),
     ),
     "volume": (lambda content: VolumeRecord.parse(content, IMAGE), golden("volume-record-v1.json")),
     "snapshot": (

@@ -44,7 +44,7 @@ from acstor.repository.gc.hold import holders
 from acstor.repository.gc.log_coverage import LogCoverage, uncovered_runs
 from acstor.repository.gc.marking import Marked, Marker
 from acstor.repository.gc.remembered_packs import RememberedPacks
-from acstor.repository.images import working_set
+from acstor.repository.images import boot_profile, working_set
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import record_refs
 from acstor.repository.volumes.log_range import LogRange
@@ -80,6 +80,8 @@ class Report:
     bytes_freed: int = 0
     working_sets: int = 0
     """Working sets of images that are gone."""
+    boot_profiles: int = 0
+    """Boot profiles of images that are gone."""
     leftovers: int = 0
     """Files of crashed writers removed."""
     postponed: int = 0
@@ -159,14 +161,18 @@ class Collector:
             for name in sorted(present.keys() - marked.names - names):
                 self._condemn(name, present[name], report)
             self._condemn_logs(logs, known, marked, report)
-        report.working_sets = self._forget_working_sets()
+        report.working_sets, report.boot_profiles = self._forget_boots()
 
-    def _forget_working_sets(self) -> int:
-        """Remove what was learnt of images that are gone; return how many they were."""
-        # The sets first: an image that appears meanwhile keeps its own.
-        learnt = set(working_set.list_image_ids(self._origin))
-        orphans = learnt - set(self._repository.list_image_ids())
-        return sum(working_set.forget(self._origin, image_id) for image_id in sorted(orphans))
+    def _forget_boots(self) -> tuple[int, int]:
+        """Remove the working sets and boot profiles of images that are gone; count them."""
+        # These first: an image that appears meanwhile keeps its own.
+        sets = set(working_set.list_image_ids(self._origin))
+        profiles = set(boot_profile.list_image_ids(self._origin))
+        present = set(self._repository.list_image_ids())
+        return (
+            sum(working_set.forget(self._origin, gone) for gone in sorted(sets - present)),
+            sum(boot_profile.forget(self._origin, gone) for gone in sorted(profiles - present)),
+        )
 
     def _list_objects(self) -> dict[str, str]:
         found: dict[str, str] = {}

@@ -36,7 +36,13 @@ TRANSIENT = (
     layout.condemned_ref("ab" * 32),
 )
 """Refs that no copy has."""
-LASTING = ("policy-pins", "hosts/h1", f"catalogue/{image_id(0)}", f"working-sets/{image_id(0)}")
+LASTING = (
+    "policy-pins",
+    "hosts/h1",
+    f"catalogue/{image_id(0)}",
+    f"working-sets/{image_id(0)}",
+    f"boot-profiles/{image_id(0)}",
+)
 """Refs that every copy has, and that name nothing."""
 
 

@@ -117,8 +117,8 @@ def test_what_the_source_lost_goes_when_asked(
     cloud.store.disallow_host(FOLDED, "b")
     cloud.store.delete(FOLDED)
     report = copy(cloud.origin, destination, prunes=prunes)
-    # The image, what its boots read, and the volume.
-    removed = (3, True) if prunes else (0, False)
+    # The image, what its boots read and in which order, and the volume.
+    removed = (4, True) if prunes else (0, False)
     assert (report.refs_removed, report.objects_removed > 0) == removed
     assert len(list(Repository.open(destination).list_image_ids())) == (1 if prunes else 2)
     assert len(list(destination.list_refs(layout.VOLUME_PREFIX))) == (1 if prunes else 2)
@@ -437,19 +437,20 @@ def test_ref_kinds_are_those_of_their_modules() -> None:
     from acstor.cluster.ring.published_ring import RING_REF
     from acstor.cluster.ring.publisher_term import TERM_REF
     from acstor.policy.pins import PINS_REF
+    from acstor.repository.images.boot_profile import PREFIX as BOOT_PROFILE_PREFIX
     from acstor.repository.images.generations import GENERATION_REF
     from acstor.repository.images.image_index import INDEX_REF
     from acstor.repository.images.image_registry import REGISTRY_PREFIX
     from acstor.repository.images.usage import USAGE_PREFIX
     from acstor.repository.images.withdrawal_rounds import ROUNDS_REF
-    from acstor.repository.images.working_set import PREFIX
+    from acstor.repository.images.working_set import PREFIX as WORKING_SET_PREFIX
     from acstor.repository.volumes.doorbells import DOORBELL_PREFIX
     from acstor.repository.volumes.heads import HEAD_PREFIX
 
     known = {kind.name for kind in REF_KINDS}
     assert known >= {
         HOST_PREFIX, DECISION_REF, RING_GENERATION_REF, RING_REF, TERM_REF, PINS_REF,
-        GENERATION_REF, INDEX_REF, REGISTRY_PREFIX, USAGE_PREFIX, ROUNDS_REF, PREFIX,
-        DOORBELL_PREFIX, HEAD_PREFIX,
+        GENERATION_REF, INDEX_REF, REGISTRY_PREFIX, USAGE_PREFIX, ROUNDS_REF,
+        WORKING_SET_PREFIX, BOOT_PROFILE_PREFIX, DOORBELL_PREFIX, HEAD_PREFIX,
     }  # fmt: skip
     assert len(known) == len(REF_KINDS)
