@@ -11,11 +11,12 @@ from cliff import command, lister, show
 
 from acstor import exception
 from acstor.cli import repository_access, usage_view
+from acstor.cli.columns import Names
 from acstor.conf.types import MIB, ByteSize
 from acstor.repository import disk_formats, layout, progress, verification
 from acstor.repository.checksum import Checksum
 from acstor.repository.dedup_scope import DedupScope
-from acstor.repository.images import image_registry, inspection, registration
+from acstor.repository.images import boot_profile, image_registry, inspection, registration
 from acstor.repository.images.configured_records import record_verifier, record_writer
 from acstor.repository.images.signed_record import RecordVerifier
 from acstor.repository.repository import Image
@@ -164,6 +165,35 @@ class ShowImage(show.ShowOne):
                 "key": document.key_id if document else None,
             }
         )
+
+
+class ListBootKinds(lister.Lister):
+    """List the kinds of boots of an image: what hosts read ahead when a guest opens it.
+
+    Of each kind the boots so far, the hosts of the last 16 of them, and the chunks that the next
+    one is expected to read. Used are kinds that two hosts agree on, or all while one host alone has
+    reported.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        return _with_image(super().get_parser(prog_name))
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Return the table."""
+        conf = repository_access.configuration(self.app)
+        repository = repository_access.open_repository(conf)
+        image = repository.get_image(parsed_args.image)
+        profile = boot_profile.read(repository.origin, image.id)
+        kinds = () if profile is None else profile.kinds
+        used = () if profile is None else profile.used
+        rows = []
+        for number, kind in enumerate(sorted(kinds, key=lambda kind: -kind.matched), 1):
+            chunks = len(kind.order())
+            hosts = Names(sorted(kind.hosts))
+            size = chunks * image.record.chunk_size
+            rows.append((number, kind.total, hosts, chunks, size, kind in used))
+        return ("kind", "boots", "hosts", "chunks", "bytes", "used"), rows
 
 
 class _Verify(lister.Lister):

@@ -58,7 +58,7 @@ class Kind:
 
     @property
     def is_agreed(self) -> bool:
-        """Whether hosts agree that guests boot so."""
+        """True if hosts agree that guests boot so."""
         return len(self.hosts) >= HOSTS_MIN
 
     def order(self) -> Order:

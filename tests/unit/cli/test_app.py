@@ -23,7 +23,7 @@ COMMANDS = (
     "dataplane volumes",
     "trace start", "trace show", "trace stop", "top",
     "registry list", "registry show", "registry retry",
-    "image register", "image list", "image show", "image verify", "image remove",
+    "image register", "image list", "image show", "image verify", "image remove", "image profile",
     "image users", "host usage",
 )  # fmt: skip
 

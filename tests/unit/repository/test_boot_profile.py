@@ -13,7 +13,7 @@ from acstor.control import bitmap, rank_list
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.images import boot_profile
-from acstor.repository.images.boot_kinds import Boot
+from acstor.repository.images.boot_kinds import Boot, Kind
 from acstor.repository.images.boot_profile import (
     CONTENT_SIZE_MAX,
     VERSION,
@@ -107,7 +107,7 @@ def test_longest_profile_fits() -> None:
         boots = [Boot(f"h{number}", number, order) for number in range(16)]
         profile = BootProfile(
             profile.chunk_count,
-            (*profile.kinds, boot_profile.Kind(tuple(boots), kind, 16)),
+            (*profile.kinds, Kind(tuple(boots), kind, 16)),
             16 * (kind + 1),
             "h0",
             False,
