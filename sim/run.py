@@ -19,7 +19,7 @@ from sim.programs import ImageLayout, Programs
 from sim.rules import Rules
 from sim.scenario import Case
 from sim.topology import Topology, TreeSpec
-from sim.traffic import ExtraFlows
+from sim.traffic import ExtraFlows, Locality
 from testbed import boot_trace
 
 MEGABYTE = 1e6
@@ -118,10 +118,14 @@ def _extra(case: Case, spec: TreeSpec, placed: np.ndarray) -> ExtraFlows:
     if mean == 0:
         return traffic.none()
     if table["generator"] == "vms":
-        return traffic.by_vms(mean, cv, spec.host_rate, placed, spec.host_count, case.seed)
+        locality = Locality(float(table["rack_share"]), spec.fanout[-1])
+        return traffic.by_vms(
+            mean, cv, spec.host_rate, placed, spec.host_count, case.seed, locality
+        )
     return traffic.by_hosts(
-        mean, cv, spec.host_rate, spec.host_count, int(table["flows_per_host"]), case.seed
-    )
+        mean, cv, spec.host_rate, spec.host_count, int(table["flows_per_host"]), case.seed,
+        float(table["asymmetry"]),
+    )  # fmt: skip
 
 
 def _inelastic(case: Case, extra: ExtraFlows) -> list[int]:

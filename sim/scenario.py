@@ -29,7 +29,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "traffic": {
         "generator": "hosts", "udp_share": 1.0, "mean": 70.0, "cv": 1.2, "flows_per_host": 5,
-        "left_share": 0.17, "pattern": "steady", "period": 60.0, "change_at": 0.0, "redraw": False,
+        "asymmetry": 0.0, "rack_share": 0.0, "left_share": 0.17, "pattern": "steady",
+        "period": 60.0, "change_at": 0.0, "redraw": False,
     },
     "timing": {
         "boot_at": 60.0, "end": 600.0, "settle": 0.0, "publication_delay": 0.2,

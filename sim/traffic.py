@@ -10,8 +10,12 @@ Two generators, both exact and repeatable by seed:
    and one received, over flows to others.
 
 ``vms``
-   Each VM talks with 1 to 32 random others (section 5.8). The weights of the VMs are drawn as
-   above and scaled until the traffic of the hosts has the mean and the CV asked for.
+   Each VM talks with 1 to 32 random others (section 5.8), of which a share is in its own rack. The
+   weights of the VMs are drawn as above and scaled until the traffic of the hosts has the mean and
+   the CV asked for.
+
+Hosts need not send as much as they receive: :func:`split` parts the traffic of each unevenly, half
+of the hosts to one side and half to the other, so that all that is sent is received.
 
 Truncation: draws are gamma distributed. What is above the bound is cut to it, and mean and CV of
 what is not cut are adjusted until both are as asked for (:func:`exact_loads`). A CV that no
@@ -119,17 +123,47 @@ def _scaled(logarithm: Floats, mean: float, bound: float) -> Floats:
 
 
 def by_hosts(
-    mean: float, cv: float, link: float, count: int, flows_per_host: int, seed: int
+    mean: float,
+    cv: float,
+    link: float,
+    count: int,
+    flows_per_host: int,
+    seed: int,
+    asymmetry: float = 0.0,
 ) -> ExtraFlows:
     """Return flows that give the hosts a traffic of exactly this mean and CV.
 
     :param mean: of what a host sends and receives together, bytes per second.
     :param link: rate of a host's link in one direction, bytes per second.
     :param flows_per_host: at least so many flows leave a host that sends anything.
+    :param asymmetry: 0: a host sends as much as it receives; 1: it only sends or only receives.
     """
     random = np.random.default_rng(seed)
-    halves = exact_loads(mean, cv, 2 * link, count, random) / 2
-    return _matched(halves, halves, flows_per_host, random)
+    loads = exact_loads(mean, cv, 2 * link, count, random)
+    sent = split(loads, asymmetry, link, np.random.default_rng(seed + 6))
+    return _matched(sent, loads - sent, flows_per_host, random)
+
+
+def split(loads: Floats, asymmetry: float, link: float, random: np.random.Generator) -> Floats:
+    """Return what each host sends of its traffic, so that as much is sent as received.
+
+    Neighbours by load are put on opposite sides. A host whose part would not fit its link in one
+    direction is parted as unevenly as fits; the side that has more in the end is parted less.
+
+    :param asymmetry: part of a host's traffic by which what it sends and receives differ, 0 to 1.
+    :raises ScenarioError: for another number.
+    """
+    if not 0 <= asymmetry <= 1:
+        raise ScenarioError(f"traffic.asymmetry = {asymmetry}: from 0 to 1")
+    room = np.maximum(0.0, 2 * link - loads)
+    uneven = np.minimum(asymmetry * loads, room)
+    side = np.empty(len(loads))
+    side[np.argsort(loads, kind="stable")] = np.where(np.arange(len(loads)) % 2, 1.0, -1.0)
+    side *= random.choice((-1.0, 1.0))
+    senders, receivers = uneven[side > 0].sum(), uneven[side < 0].sum()
+    least = min(senders, receivers)
+    factor = np.where(side > 0, least / max(senders, 1e-300), least / max(receivers, 1e-300))
+    return np.asarray(loads / 2 + side * uneven * factor / 2)
 
 
 def _matched(
@@ -193,8 +227,34 @@ def _remove_loops(flows: dict[tuple[int, int], float]) -> None:
         # What is left cannot leave the host: it alone has more than half of everything.
 
 
+@dataclass(frozen=True)
+class Locality:
+    """Share of a VM's partners that are in its own rack."""
+
+    share: float
+    rack_hosts: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share.
+
+        :raises ScenarioError: names it.
+        """
+        if not 0 <= self.share <= 1:
+            raise ScenarioError(f"traffic.rack_share = {self.share}: from 0 to 1")
+
+
+NOWHERE = Locality(0.0, 1)
+"""Partners are drawn from everywhere alike."""
+
+
 def by_vms(
-    mean: float, cv: float, link: float, vm_hosts: Ints, hosts: int, seed: int
+    mean: float,
+    cv: float,
+    link: float,
+    vm_hosts: Ints,
+    hosts: int,
+    seed: int,
+    locality: Locality = NOWHERE,
 ) -> ExtraFlows:
     """Return flows of VMs that each talk with 1 to 32 random others.
 
@@ -205,9 +265,7 @@ def by_vms(
     count = len(vm_hosts)
     source, target = [], []
     for vm in range(count):
-        others = random.choice(
-            count, size=min(count - 1, int(random.integers(1, PARTNERS_MAX + 1))), replace=False
-        )
+        others = _partners(vm, vm_hosts, locality, random)
         for other in others:
             if vm_hosts[other] != vm_hosts[vm]:
                 source.append(int(vm_hosts[vm]))
@@ -218,6 +276,22 @@ def by_vms(
     sources, targets = np.array(source), np.array(target)
     rates = _balanced(sources, targets, wanted, hosts)
     return ExtraFlows(sources, targets, rates)
+
+
+def _partners(vm: int, vm_hosts: Ints, locality: Locality, random: np.random.Generator) -> Ints:
+    """Return the VMs that one talks with; of some the host is its own, with which it does not."""
+    count = len(vm_hosts)
+    if locality.share == 0:
+        size = min(count - 1, int(random.integers(1, PARTNERS_MAX + 1)))
+        return random.choice(count, size=size, replace=False)
+    racks = vm_hosts // locality.rack_hosts
+    near = np.flatnonzero((racks == racks[vm]) & (vm_hosts != vm_hosts[vm]))
+    far = np.flatnonzero(racks != racks[vm])
+    size = int(random.integers(1, PARTNERS_MAX + 1))
+    inside = min(len(near), int(random.binomial(size, locality.share)))
+    outside = min(len(far), size - inside)
+    chosen = random.choice(near, inside, replace=False), random.choice(far, outside, replace=False)
+    return np.concatenate(chosen)
 
 
 def _balanced(sources: Ints, targets: Ints, wanted: Floats, hosts: int) -> Floats:
