@@ -23,6 +23,7 @@ class Tree:
         origin_rate: float,
         root_rate: float | None = None,
         storage_rate: float | None = None,
+        processor_rate: float | None = None,
     ) -> Tree:
         """Make a tree, given from the root down.
 
@@ -30,6 +31,8 @@ class Tree:
         :param root_rate: what the root forwards; None: no bound.
         :param storage_rate: of each host's link to a network of the origin's own; None: the origin
             is at the root.
+        :param processor_rate: of the chunks that each host's processors send and receive together;
+            None: no bound.
         :raises ValueError: on another number of levels than 1 to 4, or of rates than of levels.
         """
 
@@ -50,7 +53,7 @@ class Simulation:
         tree: Tree,
         extra: ExtraFlows,
         inelastic: Sequence[int],
-        left_share: float,
+        left_share: float | None,
         programs: Programs,
         capacity_chunks: int,
         samples_max: int,
@@ -60,10 +63,12 @@ class Simulation:
 
         :param rules: fields of :class:`sim.rules.Rules`.
         :param inelastic: flows of the extra traffic that go past the sharing of links.
-        :param left_share: part of a link that these leave to all others at least.
+        :param left_share: part of a link that these leave to all others at least; None: as
+            measured, by the number of chunks that move over it and by its direction.
         :param capacity_chunks: of each host's store; 0: no bound.
         :param samples_max: how often all hosts' traffic is noted at most.
         :raises KeyError: when a rule is missing.
+        :raises ValueError: when a program's profile is none.
         """
 
     @property

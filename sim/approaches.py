@@ -106,6 +106,13 @@ def acstor_rules() -> Rules:
         compress=int(_default(readpath, "compress_slow")),
         compress_ratio=0.464,  # of what the trace reads, LZ4
         compress_latency=1.8e-4,
+        sender_answers=0,
+        sender_stall=0.005,
+        socket_bytes=32768.0,  # TCP_NOTSENT_LOWAT, 16 KiB, and as much in flight
+        classes=False,
+        origin_reads=0,
+        ahead_budget=float(64 << 20),  # a boot's working set
+        ahead_link_min=0.1,
         is_elastic=True,
         report_interval=_default(agent, "state_interval"),
         report_jitter=0.1,

@@ -7,24 +7,33 @@ of real guests (:mod:`testbed.boot_trace`) or are made like a benchmark's mix
 
 Several images of one trace stand for several templates: image k has the chunks of the trace, of
 which a share is common to all images (the same content, the same digest); the others are its own.
+
+A profile is what read-ahead knows of an image before a guest boots it: the chunks in the order in
+which boots first touched them. It is right where it comes from such a boot; a share of it may be
+wrong, as with another kernel or a package that was changed, or all of it, as with another image.
 """
 
 import hashlib
 import pathlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from acstor.oid import oid
+from sim.exception import ScenarioError
 from testbed import boot_trace
 from testbed.boot_trace import BootTrace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
+FIRST_READ = 2
+"""Reads of a recorded boot before this one are the firmware's, with ten seconds of thought after
+them; the testbed leaves them out as well."""
+NONE, RIGHT, OTHER = PROFILE_KINDS = ("none", "right", "other")
 TRACES = pathlib.Path(__file__).resolve().parent.parent / "bench" / "traces"
 
 
@@ -51,11 +60,21 @@ class Programs:
     """By place: the OID that is looked up."""
     is_loop: bool
     """True if a program begins again when it has ended."""
+    first_entry: Ints
+    """By program, and one more: where its image's profile begins. Of length 1: none has one."""
+    profile: Ints
+    """Contents that boots of the images were seen to read, in order of first touch."""
 
     @property
     def content_count(self) -> int:
         """Return the number of different chunks."""
         return len(self.placement)
+
+    @property
+    def think_sums(self) -> Floats:
+        """Return by program the seconds that it waits for nothing, which no storage can shorten."""
+        sums = np.concatenate(([0.0], np.cumsum(self.think)))[self.first_op]
+        return np.asarray(np.diff(sums))
 
 
 @dataclass(frozen=True)
@@ -133,6 +152,8 @@ class ProgramWriter:
         self._first_access = [0]
         self._content: list[int] = []
         self._length: list[int] = []
+        self._first_entry = [0]
+        self._profile: list[int] = []
 
     def read(self, image: int, think: float, offset: int, length: int, served: float) -> None:
         """Add an operation that reads bytes of an image."""
@@ -158,6 +179,11 @@ class ProgramWriter:
         """Begin the next program."""
         self._first_op.append(len(self._think))
 
+    def add_profile(self, image: int, indexes: Sequence[int]) -> None:
+        """Add what is known of a program's image: the chunks that boots were seen to read."""
+        self._profile += [self._catalogue.content(image, index) for index in indexes]
+        self._first_entry.append(len(self._profile))
+
     def programs(self, *, is_loop: bool) -> Programs:
         """Return what was collected."""
         return Programs(
@@ -171,6 +197,8 @@ class ProgramWriter:
             placement=np.array(self._catalogue.placement, np.int32),
             oids=np.array(self._catalogue.oids, np.uint64),
             is_loop=is_loop,
+            first_entry=np.array(self._first_entry, np.int32),
+            profile=np.array(self._profile, np.int32),
         )
 
 
@@ -180,24 +208,102 @@ def zero_digests(trace: BootTrace) -> dict[int, str]:
     return {length: boot_trace.content_digest(bytes(length)) for length in lengths}
 
 
+@dataclass(frozen=True)
+class ProfileSpec:
+    """Profiles that a scenario asks for."""
+
+    kind: str = NONE
+    """``none``, ``right``: of a boot of the image itself, ``other``: of another image."""
+    right: float = 1.0
+    """Share of a right profile's entries that the boot does read."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no profile.
+
+        :raises ScenarioError: names it.
+        """
+        if self.kind not in PROFILE_KINDS:
+            raise ScenarioError(
+                f"readahead.profile = {self.kind!r}: one of {', '.join(PROFILE_KINDS)}"
+            )
+        if not 0 <= self.right <= 1:
+            raise ScenarioError(f"readahead.right = {self.right}: from 0 to 1")
+
+    @property
+    def right_share(self) -> float:
+        """Return the share of the entries that the boot reads."""
+        return self.right if self.kind == RIGHT else 0.0
+
+
+def profile_indexes(
+    touched: Sequence[int], disk_chunks: int, spec: ProfileSpec, random: np.random.Generator
+) -> list[int]:
+    """Return the chunks of a profile, as many as the boot touches, in order.
+
+    An entry that is wrong stands in the place of a chunk that is read, and that the profile lacks.
+
+    :param touched: chunks of the image that the boot reads, in order of first touch.
+    :param disk_chunks: of the whole image.
+    """
+    if spec.kind == NONE:
+        return []
+    strange = _strange(set(touched), disk_chunks, random)
+    is_right = random.random(len(touched)) < spec.right_share
+    found = (
+        chunk if is_kept else next(strange, None)
+        for chunk, is_kept in zip(touched, is_right, strict=True)
+    )
+    return [chunk for chunk in found if chunk is not None]
+
+
+def _strange(touched: set[int], disk_chunks: int, random: np.random.Generator) -> Iterator[int]:
+    """Yield chunks of an image that the boot does not read, each once, in an order drawn."""
+    for chunk in random.permutation(disk_chunks):
+        if int(chunk) not in touched:
+            yield int(chunk)
+
+
+NO_PROFILES = ProfileSpec()
+
+
 def boots(
-    traces: Sequence[BootTrace], layout: ImageLayout, think_scale: float, seed: int
+    traces: Sequence[BootTrace],
+    layout: ImageLayout,
+    think_scale: float,
+    seed: int,
+    first_read: int = 0,
+    spec: ProfileSpec = NO_PROFILES,
 ) -> Programs:
     """Return a program per image that does what the traces' guests did.
 
     Image k follows trace k modulo their number. A read of nothing but zeros is one of zero chunks,
     which costs no approach anything.
+
+    :param first_read: reads before this one are left out; the first that is not comes without a
+        thought.
+    :param spec: profiles that read-ahead has.
+    :raises ScenarioError: when a trace has no read that is left.
     """
     catalogue = Catalogue(layout, seed)
     writer = ProgramWriter(catalogue, layout.chunk_size)
+    random = np.random.default_rng(seed + 8)
     for image in range(layout.images):
         trace = traces[image % len(traces)]
+        if not 0 <= first_read < len(trace.reads):
+            raise ScenarioError(f"machines.first_read = {first_read} of {len(trace.reads)} reads")
         zeros = zero_digests(trace)
-        for read in trace.reads:
-            think = read.think_us * 1e-6 * think_scale
+        touched: dict[int, None] = {}
+        for number, read in enumerate(trace.reads[first_read:]):
+            think = read.think_us * 1e-6 * think_scale if number or not first_read else 0.0
             if read.digest == zeros[read.length]:
                 writer.pause(think, read.length)
-            else:
-                writer.read(image, think, read.offset, read.length, read.length)
+                continue
+            writer.read(image, think, read.offset, read.length, read.length)
+            end = read.offset + read.length - 1
+            chunks = range(read.offset // layout.chunk_size, end // layout.chunk_size + 1)
+            touched.update(dict.fromkeys(chunks))
         writer.end_program()
+        if spec.kind != NONE:
+            disk = trace.disk_size_bytes // layout.chunk_size
+            writer.add_profile(image, profile_indexes(list(touched), disk, spec, random))
     return writer.programs(is_loop=False)

@@ -5,6 +5,7 @@ from typing import Any
 
 from sim import sweep
 from sim.exception import ScenarioError
+from sim.tables import ceiling_columns
 from testbed.results.curves import curve_of
 from testbed.results.labels import label_of
 from testbed.results.record import Curve, Curves, Lines, Panel, Record, Table
@@ -20,6 +21,12 @@ RATIO_BASES = {
     "left-share": "static-collaborative",
     "tcp": "static-collaborative",
     "figure-7": "static-collaborative",
+    "known-image": "static-collaborative",
+    "new-image": "static-collaborative",
+    "rack-partners": "static-collaborative",
+    "never-slower": "local-cache",
+    "never-slower-warm": "local-cache",
+    "wrong-profile": "none",
     "grid": "local-cache",
 }
 """Scenarios whose boot times are also shown as ratios, and to those of which variant."""
@@ -72,13 +79,15 @@ def _medians(results: Sequence[dict[str, Any]], metrics: Sequence[str]) -> Table
 def _ratios(results: Sequence[dict[str, Any]], base: str, caption: str) -> Table:
     found = sweep.ratios(results, _RATIO_METRIC, base)
     axes = list(found[0]["axes"]) if found else []
+    ceiling = ceiling_columns(found)
     rows = [
         [rounded(row["axes"][name]) for name in axes]
-        + [row["variant"], *(rounded(row[name]) for name in ("ratio", "low", "high")), row["runs"]]
+        + [row["variant"], *(rounded(row[name]) for name in ("ratio", "low", "high", *ceiling))]
+        + [row["runs"]]
         for row in found
     ]
-    return Table([*axes, "variant", f"{base} / variant", "lowest", "highest", "runs"], rows,
-                 caption=caption)  # fmt: skip
+    names = [f"{base} / variant", "lowest", "highest", *ceiling]
+    return Table([*axes, "variant", *names, "runs"], rows, caption=caption)
 
 
 def _plot(document: Mapping[str, Any], medians: Table) -> Lines | Curves:

@@ -14,7 +14,7 @@ DISCARDED = 5
 _AMOUNTS = ("origin_again", "origin_again_hedge", "origin_again_remap")
 _COUNTS = (
     "remap_misses", "hedges", "hedges_denied", "hedges_won", "peer_fetches", "passed_over",
-    "bypasses", "packed", "slow_links", "timeouts", "read_errors", "events", "refills",
+    "bypasses", "packed", "slow_links", "promoted", "timeouts", "read_errors", "events", "refills",
 )  # fmt: skip
 
 
@@ -22,6 +22,8 @@ def summarise(run: Run, elapsed: float) -> dict[str, Any]:
     """Return a run's results.
 
     Keys: ``boot_mean_s``, ``boot_median_s``, ``boot_p99_s`` over the machines that ended,
+    ``think_mean_s`` that they took for themselves, ``boot_over_think`` the ratio of the means,
+    ``boot_full_over_others`` how much longer boots take on hosts with a link that is full;
     ``ended``, ``failed``; ``throughput_mb_s`` of all machines from their start on; ``*_mb`` amounts
     in 10^6 bytes; ``generations``; ``relief_intervals``; ``extra_cv``, ``extra_mean_mb_s`` as the
     traffic wanted; ``cv_series``: (second, CV of the hosts' traffic).
@@ -43,12 +45,16 @@ def summarise(run: Run, elapsed: float) -> dict[str, Any]:
         "boot_median_s": _number(np.median(times) if len(times) else np.nan),
         "boot_p99_s": _number(np.percentile(times, 99) if len(times) else np.nan),
         "boot_mean_but_5_s": _number(mean_but_slowest(times)),
+        **_beside_think(run, ended, times),
         "ended": int(ended.sum()),
         "failed": int(machines["is_broken"].sum()),
         "waited_mean_s": float(machines["waited"].mean()) if len(ended) else 0.0,
         "throughput_mb_s": float(machines["served"].sum() / active / MEGABYTE),
         **{f"{name}_mb": totals[name] / MEGABYTE for name in _AMOUNTS},
         "origin_mb": totals["origin_bytes"] / MEGABYTE,
+        "origin_over_union": _over_union(run, totals["origin_bytes"]),
+        "ahead_mb": totals["ahead_bytes"] / MEGABYTE,
+        "ahead_wasted_mb": (totals["ahead_bytes"] - totals["ahead_read"]) / MEGABYTE,
         **{name: int(totals[name]) for name in _COUNTS},
         "extra_cv": cv_of(wanted),
         "extra_mean_mb_s": float(wanted.mean() / MEGABYTE),
@@ -62,6 +68,40 @@ def summarise(run: Run, elapsed: float) -> dict[str, Any]:
     result["total_cv"] = mean_cv(result["cv_series"], run.boot_at)
     result |= control_results(run)
     return result
+
+
+FULL = 0.9
+"""Share of a host's link in one direction from which on extra traffic fills it."""
+
+
+def _beside_think(
+    run: Run, ended: NDArray[np.bool_], times: NDArray[np.float64]
+) -> dict[str, float | None]:
+    """Return boot times beside what no storage can shorten, and on full hosts beside others."""
+    found: dict[str, float | None] = dict.fromkeys(
+        ("think_mean_s", "boot_over_think", "boot_full_over_others")
+    )
+    if not len(times) or run.programs.is_loop:
+        return found
+    think = float(run.think[ended].mean())
+    found["think_mean_s"] = think
+    if think > 0:
+        found["boot_over_think"] = float(times.mean()) / think
+    sent = np.bincount(run.extra.source, run.extra.rate, run.host_count)
+    received = np.bincount(run.extra.target, run.extra.rate, run.host_count)
+    is_full = np.maximum(sent, received) >= FULL * run.topology.spec.host_rate
+    on_full = is_full[run.placed[ended]]
+    if on_full.any() and not on_full.all():
+        found["boot_full_over_others"] = float(times[on_full].mean() / times[~on_full].mean())
+    return found
+
+
+def _over_union(run: Run, origin_bytes: float) -> float | None:
+    """Return what was read from the origin over what all boots together read, each chunk once."""
+    if run.programs.is_loop or not len(run.think) or not run.rules.is_cached:
+        return None
+    union = len(np.unique(run.programs.content)) * run.rules.chunk_bytes
+    return origin_bytes / union if union else None
 
 
 def mean_but_slowest(times: NDArray[np.float64]) -> float:

@@ -51,6 +51,20 @@ class Rules(NamedTuple):
     """Part of a chunk that is left when it is sent compressed, on average."""
     compress_latency: float
     """Seconds that compressing and decompressing take together."""
+    sender_answers: int
+    """Answers that a host writes at a time, each whole; 0: all of them, side by side."""
+    sender_stall: float
+    """Seconds after which an answer that its receiver holds up gives its turn away."""
+    socket_bytes: float
+    """Bytes of an answer that are beyond recall in a socket: its window and what it buffers."""
+    classes: bool
+    """True if what somebody waits for goes before what is fetched ahead, wherever chunks queue."""
+    origin_reads: int
+    """Reads of the origin that a host has under way; 0: all of them."""
+    ahead_budget: float
+    """Bytes fetched ahead and not read yet that a host and an open image have room for."""
+    ahead_link_min: float
+    """Share of a host's own link that must be free for anything to be fetched ahead."""
     is_elastic: bool
     """True if extra traffic shares links with chunks (TCP); else it takes what it wants (UDP)."""
     report_interval: float

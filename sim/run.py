@@ -15,7 +15,7 @@ from sim._simcore import Simulation
 from sim.approaches import ACSTOR, DISTANCE_THRESHOLD, STATIC
 from sim.control import Control, ControlLog, Operator, Timing, declared
 from sim.exception import ScenarioError
-from sim.programs import ImageLayout, Programs
+from sim.programs import ImageLayout, ProfileSpec, Programs
 from sim.rules import Rules
 from sim.scenario import Case
 from sim.topology import Topology, TreeSpec
@@ -25,6 +25,8 @@ from testbed import boot_trace
 MEGABYTE = 1e6
 _MIB = 1 << 20
 Progress = Callable[[float], None]
+MEASURED = "measured"
+"""Value of ``traffic.left_share``: by the number of chunks that move over a link."""
 _LISTEN_STEP = 0.25
 """Seconds after which a report is noted at the latest."""
 _WALK_INTERVAL = 20.0
@@ -45,6 +47,10 @@ class Run:
     control: Control | None = None
     level: float = math.nan
     """By what the extra traffic is multiplied now."""
+    placed: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    """By machine: its host."""
+    think: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    """By machine: seconds for which it waits for nothing."""
 
     @property
     def host_count(self) -> int:
@@ -67,6 +73,10 @@ def prepare(case: Case) -> Run:
         raise ScenarioError(
             f"network.in_order = {in_order}: from 0 to 1, and readpath.quantum = 0 with it"
         )
+    if rules.sender_answers > 0 and rules.quantum > 0:
+        raise ScenarioError(
+            f"readpath.sender_answers = {rules.sender_answers}: readpath.quantum = 0 with it"
+        )
     rules = rules._replace(in_order=in_order)
     work = _programs(case, rules)
     placed = np.arange(spec.host_count * int(tables["machines"]["per_host"])) % spec.host_count
@@ -76,7 +86,7 @@ def prepare(case: Case) -> Run:
         tree=network.tree,
         extra=extra,
         inelastic=_inelastic(case, extra),
-        left_share=float(tables["traffic"]["left_share"]),
+        left_share=_left_share(tables["traffic"]["left_share"]),
         programs=work,
         capacity_chunks=int(tables["machines"]["capacity_chunks"]),
         samples_max=int(tables["timing"]["end"] / rules.sample_interval) + 2,
@@ -93,6 +103,15 @@ def prepare(case: Case) -> Run:
     return run
 
 
+def _left_share(given: float | str) -> float | None:
+    """Return a constant share; None: as measured, by the chunks that move over a link."""
+    if given == MEASURED:
+        return None
+    if isinstance(given, str) or not 0 <= given <= 1:
+        raise ScenarioError(f"traffic.left_share = {given!r}: from 0 to 1, or {MEASURED!r}")
+    return float(given)
+
+
 def _programs(case: Case, rules: Rules) -> Programs:
     machines, static = case.tables["machines"], case.tables["static"]
     defaults = approaches.placement_defaults()
@@ -105,11 +124,21 @@ def _programs(case: Case, rules: Rules) -> Programs:
     )  # fmt: skip
     if machines["workload"] == "boot":
         traces = [boot_trace.load(programs.TRACES / name) for name in machines["traces"]]
-        return programs.boots(traces, layout, float(machines["think_scale"]), case.seed)
+        return programs.boots(
+            traces, layout, float(machines["think_scale"]), case.seed,
+            int(machines["first_read"]), _profiles(case),
+        )  # fmt: skip
     return mixes.programs(
         machines["workload"], layout, 8, int(machines["image_mib"]) * _MIB,
         scenario.rate(machines["disk_rate"]), case.seed,
     )  # fmt: skip
+
+
+def _profiles(case: Case) -> ProfileSpec:
+    """Return what read-ahead knows of the images; the other approaches have none."""
+    table = case.tables["readahead"]
+    spec = ProfileSpec(str(table["profile"]), float(table["right"]))
+    return spec if case.approach == ACSTOR else programs.NO_PROFILES
 
 
 def _extra(case: Case, spec: TreeSpec, placed: np.ndarray) -> ExtraFlows:
@@ -145,6 +174,8 @@ def _place_machines(run: Run, placed: np.ndarray) -> None:
     chosen = random.integers(0, len(run.programs.first_op) - 1, len(placed))
     starts = run.boot_at + random.uniform(0, run.case.tables["machines"]["stagger"], len(placed))
     run.simulation.place_machines(placed.tolist(), chosen.tolist(), starts.tolist())
+    run.placed = placed
+    run.think = run.programs.think_sums[chosen]
 
 
 def _make_rings(run: Run) -> None:

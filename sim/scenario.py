@@ -11,6 +11,7 @@ from typing import Any
 
 from acstor.exception import InvalidError
 from sim.exception import ScenarioError
+from sim.programs import FIRST_READ
 from sim.topology import TreeSpec
 from testbed.rates import LinkRate
 
@@ -20,13 +21,15 @@ VERSION = 1
 DEFAULTS: dict[str, dict[str, Any]] = {
     "network": {
         "fanout": [32], "rates": ["1gbit"], "root": "", "origin": "1gbit", "storage": "",
-        "in_order": 0.0, "declared": "uplinks",
+        "in_order": 0.0, "declared": "uplinks", "cpu": 0.0, "cores": 2,
     },
     "machines": {
         "per_host": 5, "images": 5, "common_share": 0.0, "workload": "boot",
         "traces": ["debian-12-boot.jsonl"], "think_scale": 0.1, "stagger": 1.0,
-        "span": 0, "image_mib": 256, "disk_rate": "1gbit", "capacity_chunks": 0, "warm": False,
+        "first_read": FIRST_READ, "span": 0, "image_mib": 256, "disk_rate": "1gbit",
+        "capacity_chunks": 0, "warm": False,
     },
+    "readahead": {"profile": "none", "right": 1.0},
     "traffic": {
         "generator": "hosts", "udp_share": 1.0, "mean": 70.0, "cv": 1.2, "flows_per_host": 5,
         "asymmetry": 0.0, "rack_share": 0.0, "left_share": 0.17, "pattern": "steady",
@@ -42,6 +45,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "static": {"threshold": 0, "placement": "", "span": 0},
 }  # fmt: skip
 _FREE = ("policy", "readpath")
+_GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,13 @@ def tree(network: Mapping[str, Any]) -> TreeSpec:
         for name, key in (("root_rate", "root"), ("storage_rate", "storage"))
         if network[key]
     }
+    cpu = float(network["cpu"])
+    if not cpu >= 0:
+        raise ScenarioError(
+            f"network.cpu = {network['cpu']!r}: processor seconds per GiB, 0 or more"
+        )
+    if cpu > 0:
+        optional["processor_rate"] = int(network["cores"]) * _GIB / cpu
     return TreeSpec(
         tuple(network["fanout"]),
         tuple(rate(text) for text in network["rates"]),

@@ -15,6 +15,8 @@ from sim.scenario import Scenario
 FORMAT = "acstor-sim-results"
 FORMAT_VERSION = 1
 Result = dict[str, Any]
+CEILED = "boot_mean_s"
+"""Metric that think time bounds."""
 
 
 def run_all(
@@ -94,13 +96,15 @@ def medians(results: Iterable[Result], metrics: Sequence[str]) -> list[Result]:
 def ratios(results: Iterable[Result], metric: str, base: str) -> list[Result]:
     """Return per point and variant the base's metric over the variant's, by seed and its median.
 
-    Both of a pair have the same seed, so the same traffic and the same machines.
+    Both of a pair have the same seed, so the same traffic and the same machines. Of mean boot times
+    also the ``ceiling``, at which a boot would take its think time alone, and the ``share`` of it
+    that is reached; None for other metrics.
     """
     points: dict[str, dict[str, Result]] = {}
     for result in results:
         key = json.dumps([result["axes"], result["seed"]], sort_keys=True)
         points.setdefault(key, {})[result["variant"]] = result
-    found: dict[str, tuple[Mapping[str, Any], str, list[float]]] = {}
+    found: dict[str, tuple[Mapping[str, Any], str, list[float], list[float]]] = {}
     for group in points.values():
         if base not in group or not group[base].get(metric):
             continue
@@ -108,10 +112,20 @@ def ratios(results: Iterable[Result], metric: str, base: str) -> list[Result]:
             if variant == base or not result.get(metric):
                 continue
             key = json.dumps([result["axes"], variant], sort_keys=True)
-            entry = found.setdefault(key, (result["axes"], variant, []))
+            entry = found.setdefault(key, (result["axes"], variant, [], []))
             entry[2].append(group[base][metric] / result[metric])
+            if metric == CEILED and result.get("think_mean_s"):
+                entry[3].append(group[base][metric] / result["think_mean_s"])
     return [
         {"axes": axes, "variant": variant, "base": base, "metric": metric, "runs": len(values),
-         "ratio": statistics.median(values), "low": min(values), "high": max(values)}
-        for axes, variant, values in found.values()
+         "ratio": statistics.median(values), "low": min(values), "high": max(values),
+         **_beside_ceiling(values, ceilings)}
+        for axes, variant, values, ceilings in found.values()
     ]  # fmt: skip
+
+
+def _beside_ceiling(values: Sequence[float], ceilings: Sequence[float]) -> dict[str, float | None]:
+    if len(ceilings) < len(values):
+        return {"ceiling": None, "share": None}
+    shares = [value / most for value, most in zip(values, ceilings, strict=True)]
+    return {"ceiling": statistics.median(ceilings), "share": statistics.median(shares)}

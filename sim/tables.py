@@ -32,14 +32,21 @@ def of_ratios(results: Sequence[dict[str, Any]], metric: str, base: str) -> Rows
     """Return a table, header first: how many times the base's metric is a variant's."""
     found = sweep.ratios(results, metric, base)
     axes = list(found[0]["axes"]) if found else []
-    rows = [[*axes, "variant", f"{base} / variant", "lowest", "highest", "runs"]]
+    figures = ("ratio", "low", "high", *ceiling_columns(found))
+    names = [f"{base} / variant", "lowest", "highest", *ceiling_columns(found)]
+    rows = [[*axes, "variant", *names, "runs"]]
     for row in found:
         rows.append(
             [number(row["axes"][name]) for name in axes]
-            + [row["variant"], number(row["ratio"]), number(row["low"]), number(row["high"])]
-            + [str(row["runs"])]
+            + [row["variant"], *(number(row[name]) for name in figures), str(row["runs"])]
         )
     return rows
+
+
+def ceiling_columns(found: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the columns of ratios that say what think time allows, where it is known."""
+    is_known = any(row["ceiling"] is not None for row in found)
+    return ("ceiling", "share") if is_known else ()
 
 
 def show(title: str, rows: Rows, console: Console) -> None:

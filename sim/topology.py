@@ -36,6 +36,8 @@ class TreeSpec:
     """Of the origin's link, bytes per second each way."""
     storage_rate: float | None = None
     """Of each host's link to a network of the origin's own; None: the origin is at the root."""
+    processor_rate: float | None = None
+    """Bytes per second of chunks that a host's processors send and receive; None: no bound."""
 
     def __post_init__(self) -> None:
         """Refuse what is no tree.
@@ -46,7 +48,8 @@ class TreeSpec:
             raise ScenarioError(f"fanout {self.fanout} and rates {self.rates} do not match")
         if any(count < 1 for count in self.fanout) or self.host_count > HOSTS_MAX:
             raise ScenarioError(f"fanout {self.fanout} is not a tree of 1 to {HOSTS_MAX} hosts")
-        rates = (*self.rates, self.root_rate, self.origin_rate, self.storage_rate or 1.0)
+        rates = (*self.rates, self.root_rate, self.origin_rate, self.storage_rate or 1.0,
+                 self.processor_rate or 1.0)  # fmt: skip
         if not all(rate > 0 for rate in rates):
             raise ScenarioError("a link has no rate above 0")
 
@@ -90,5 +93,8 @@ def host_name(host: int) -> str:
 def build(spec: TreeSpec) -> Topology:
     """Return the topology of a tree."""
     root_rate = spec.root_rate if math.isfinite(spec.root_rate) else None
-    tree = Tree(spec.fanout, spec.rates, spec.origin_rate, root_rate, spec.storage_rate)
+    tree = Tree(
+        spec.fanout, spec.rates, spec.origin_rate, root_rate, spec.storage_rate,
+        spec.processor_rate,
+    )  # fmt: skip
     return Topology(spec, tree)

@@ -10,6 +10,7 @@ are about those of the whole trace on 1 Gbit/s.
 import dataclasses
 import pathlib
 
+from sim import programs
 from sim.mixes import MIXES
 from testbed import processes
 from testbed.approaches.names import APPROACHES
@@ -26,7 +27,7 @@ RATE = LinkRate(40_000_000)
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 """Directory from which programs of this package are started."""
 TRACE = ROOT / "bench" / "traces" / "debian-12-boot.jsonl"
-FIRST_READ = 2
+FIRST_READ = programs.FIRST_READ
 """Reads before this one are the firmware's, with ten seconds of thought after them."""
 _DEADLINES = {"peer_deadline": 2.0, "origin_deadline": 10.0, "read_deadline": 30.0}
 _HEDGE_MIN = 0.02

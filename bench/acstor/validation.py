@@ -74,6 +74,7 @@ def scenario_fields(
             "images": settings.images,
             "traces": [str(trace)],
             "think_scale": settings.think_scale,
+            "first_read": 0,  # the trace is cut already
             "stagger": settings.stagger,
             "span": settings.span,
         },

@@ -180,6 +180,12 @@ impl Choice {
         peer.health.admit(duration(allowed), moment(now))
     }
 
+    /// Returns whether a peer has not failed lately.
+    pub(crate) fn is_well(&mut self, host: u32, peer: u32) -> bool {
+        let (peer, _) = self.hosts[host as usize].peer(peer);
+        peer.health.breaker().is_closed()
+    }
+
     /// Returns whether a peer is asked to compress.
     pub(crate) fn asks_packed(&mut self, rules: &Rules, host: u32, peer: u32, now: f64) -> bool {
         if rules.compress != Compress::WhereSlow {
@@ -302,13 +308,15 @@ impl Choice {
         peer.connection.silence(rules, is_open, random, now)
     }
 
-    /// Returns the order in which the peers of a line and the origin are asked for a chunk that a
-    /// guest waits for.
+    /// Returns the order in which the peers of a line and the origin are asked for a chunk.
+    ///
+    /// `is_guest`: a guest waits for it. For nobody else a peer is probed, or the origin read in the
+    /// place of peers.
     pub(crate) fn order(
         &mut self,
         rules: &Rules,
         host: u32,
-        peers: &[u32],
+        (peers, is_guest): (&[u32], bool),
         random: &mut Random,
         now: f64,
     ) -> Order {
@@ -325,13 +333,14 @@ impl Choice {
         let bits = |set: PeerSet| {
             (0..peers.len()).filter(|at| set.contains(*at)).fold(0, |bits, at| bits | 1 << at)
         };
-        match host.selector.choose(&samples, &view, true, now) {
+        match host.selector.choose(&samples, &view, is_guest, now) {
             Chosen::InOrder | Chosen::NoAlternate | Chosen::OriginBusy => plain,
             Chosen::OriginTrial => Order { is_origin_trial: true, ..plain },
             Chosen::Alternate(at) => Order { alternate: Some(at), ..plain },
             Chosen::FirstIsWell { passed } => Order { passed: bits(passed), ..plain },
             Chosen::NextPeer { passed, may_probe } => {
-                let probe = may_probe.then(|| host.choose_probe(peers, passed, random, now));
+                let probe =
+                    (may_probe && is_guest).then(|| host.choose_probe(peers, passed, random, now));
                 Order { passed: bits(passed), probe: probe.flatten(), ..plain }
             }
             Chosen::Origin { passed, may_probe } => {

@@ -1,6 +1,7 @@
 //! Bytes on their way: chunks that move, extra traffic beside them, and what hosts have carried.
 
 use crate::fairness::{Filling, Flow};
+use crate::left_share::LeftShare;
 use crate::tree::{Path, Tree};
 
 /// Share of a link that a transfer is taken to get of one that has nothing left.
@@ -22,7 +23,7 @@ pub struct ExtraTraffic {
     /// Flows without congestion control, which go past the sharing of links.
     pub inelastic: Vec<u32>,
     /// Part of a link that is left to all others at least.
-    pub left_share: f64,
+    pub left_share: LeftShare,
 }
 
 /// A chunk on its way.
@@ -53,6 +54,11 @@ pub(crate) struct Network {
     tree: Tree,
     capacity: Vec<f64>,
     extra: ExtraTraffic,
+    /// Links of which chunks get more than extra traffic leaves, by how many they are; and what it
+    /// leaves.
+    full: Vec<(u32, f64)>,
+    /// By link: chunks that move over it, for the links in `full`.
+    chunks: Vec<u32>,
     /// Of the extra flows by what they want, least first.
     extra_order: Vec<u32>,
     /// The extra flows, then the transfers.
@@ -74,6 +80,8 @@ impl Network {
             filling: Filling::new(&capacity),
             carried: vec![Carried::default(); tree.host_count() as usize + 1],
             extra_order: Vec::new(),
+            full: Vec::new(),
+            chunks: vec![0; capacity.len()],
             flows: Vec::new(),
             sharing: Vec::new(),
             transfers: Vec::new(),
@@ -141,13 +149,45 @@ impl Network {
         self.extra_order = (0..count as u32).collect();
         let flows = &self.flows;
         self.extra_order.sort_by(|a, b| flows[*a as usize].cap.total_cmp(&flows[*b as usize].cap));
+        self.full.clear();
         for (link, capacity) in self.capacity.iter_mut().enumerate() {
             if *capacity > LOST_RATE {
-                let least = self.extra.left_share * nominal[link];
-                *capacity = (nominal[link] - used[link]).max(least);
+                let unused = nominal[link] - used[link];
+                if unused < self.extra.left_share.most() * nominal[link] {
+                    self.full.push((link as u32, unused));
+                } else {
+                    *capacity = unused;
+                }
             }
         }
+        self.share_full_links();
         self.is_dirty = true;
+    }
+
+    /// Gives chunks their part of the links that extra traffic fills.
+    fn share_full_links(&mut self) {
+        if let LeftShare::Measured = self.extra.left_share {
+            self.count_chunks();
+        }
+        for (link, unused) in &self.full {
+            let number = *link as usize;
+            if self.capacity[number] > LOST_RATE {
+                let share =
+                    self.extra.left_share.of(self.chunks[number], self.tree.direction(*link));
+                self.capacity[number] = unused.max(share * self.tree.capacity()[number]);
+            }
+        }
+    }
+
+    /// Counts the chunks that move over each link.
+    fn count_chunks(&mut self) {
+        self.chunks.fill(0);
+        let extra = self.extra.rate.len();
+        for attempt in &self.moving {
+            for link in self.flows[extra + *attempt as usize].path.links() {
+                self.chunks[*link as usize] += 1;
+            }
+        }
     }
 
     /// Ends the extra traffic of hosts that have left, from the next [`Network::set_extra`] on.
@@ -169,6 +209,9 @@ impl Network {
     pub(crate) fn refill(&mut self, is_elastic: bool, in_order: f64) {
         if !self.is_dirty {
             return;
+        }
+        if self.extra.left_share == LeftShare::Measured && !self.full.is_empty() {
+            self.share_full_links();
         }
         let extra = self.extra.rate.len() as u32;
         self.sharing.clear();
@@ -227,7 +270,7 @@ impl Network {
             self.flows.resize(row + 1, Flow::new(Path::default(), f64::INFINITY));
             self.transfers.resize(number + 1, Transfer::default());
         }
-        let path = self.tree.path(source, target);
+        let path = self.tree.chunk_path(source, target);
         let mut rate = f64::INFINITY;
         for number in path.links() {
             let link = &self.filling.links[*number as usize];
@@ -259,6 +302,28 @@ impl Network {
         let rate = self.flows[self.extra.rate.len() + attempt as usize].rate;
         let transfer = &self.transfers[attempt as usize];
         (rate > 0.0).then(|| transfer.mark + transfer.left / rate)
+    }
+
+    /// Returns the time at which so many bytes of a transfer are left if its rate stays; `None`: it
+    /// stalls, or does not move.
+    pub(crate) fn time_of_left(&self, attempt: u32, bytes: f64) -> Option<f64> {
+        let transfer = self.transfers.get(attempt as usize)?;
+        transfer.moving_at?;
+        let rate = self.flows[self.extra.rate.len() + attempt as usize].rate;
+        let until = (transfer.left - bytes).max(0.0);
+        if until == 0.0 {
+            return Some(transfer.mark);
+        }
+        (rate > 0.0).then(|| transfer.mark + until / rate)
+    }
+
+    /// Returns the rate that a host could receive chunks at, and its share of the host's link.
+    pub(crate) fn free_in(&self, host: u32) -> (f64, f64) {
+        let link = self.tree.own_down(host) as usize;
+        let nominal = self.tree.capacity()[link];
+        let full = self.full.iter().find(|(number, _)| *number as usize == link);
+        let free = full.map_or(self.capacity[link], |(_, unused)| unused.max(0.0));
+        (free, free / nominal)
     }
 
     /// Moves bytes of a transfer up to now.

@@ -20,6 +20,10 @@ pub struct Programs {
     pub placement: Vec<u32>,
     /// By place: the OID that is looked up.
     pub oids: Vec<u64>,
+    /// By program, and one more: where its image's profile begins. Empty without profiles.
+    pub first_entry: Vec<u32>,
+    /// Contents that boots of the image were seen to read, in order of first touch.
+    pub profile: Vec<u32>,
     /// True if a program begins again when it has ended.
     pub is_loop: bool,
 }

@@ -161,6 +161,20 @@ rules! {
     compress_ratio: f64,
     /// Time of compressing and decompressing together.
     compress_latency: f64,
+    /// Answers that a host writes at a time, each whole; 0: all of them, side by side.
+    sender_answers: u32,
+    /// Time after which an answer that its receiver holds up gives its turn away.
+    sender_stall: f64,
+    /// Bytes of an answer that are beyond recall in a socket: its window and what it buffers.
+    socket_bytes: f64,
+    /// True if what somebody waits for goes before what is fetched ahead, wherever chunks queue.
+    classes: bool,
+    /// Reads of the origin that a host has under way; 0: all of them.
+    origin_reads: u32,
+    /// Bytes fetched ahead and not read yet that a host and an open image have room for.
+    ahead_budget: f64,
+    /// Share of a host's own link that must be free for anything to be fetched ahead.
+    ahead_link_min: f64,
     /// True if extra traffic shares links with chunks (TCP); else it takes what it wants (UDP).
     is_elastic: bool,
     /// Between two reports of a host.

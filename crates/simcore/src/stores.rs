@@ -255,6 +255,7 @@ mod tests {
             root_rate: None,
             origin_rate: 1.0,
             storage_rate: None,
+            processor_rate: None,
         };
         let slot = lines.install(&ring, None, &Tree::new(&shape).unwrap(), &names).unwrap();
         (0..HOSTS).for_each(|host| lines.apply(host, slot));

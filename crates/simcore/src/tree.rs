@@ -2,7 +2,8 @@
 
 /// Levels of a tree at most.
 pub(crate) const DEPTH_MAX: usize = 4;
-const PATH_MAX: usize = 2 * DEPTH_MAX + 2;
+/// Links of a path at most: up, through the root, down, and the processors of both ends.
+const PATH_MAX: usize = 2 * DEPTH_MAX + 3;
 
 /// A tree of switches with the hosts as its leaves.
 #[derive(Clone, Debug)]
@@ -17,6 +18,18 @@ pub struct Shape {
     pub origin_rate: f64,
     /// Of each host's link to a network of the origin's own; `None`: the origin is at the root.
     pub storage_rate: Option<f64>,
+    /// Bytes per second of chunks that each host's processors send and receive together; `None`: no
+    /// bound.
+    pub processor_rate: Option<f64>,
+}
+
+/// Direction of a link, as the hosts below it see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From hosts to the root, or through it.
+    Up,
+    /// From the root to hosts.
+    Down,
 }
 
 /// A shape has another number of levels than 1 to 4, or of rates than of levels.
@@ -64,7 +77,8 @@ impl From<&[u32]> for Path {
 /// root's capacity, where it is bounded, is one more link that everything through the root
 /// crosses. The origin has a link each way, to the root; or it has a network of its own, to which
 /// each host has a link each way as well (ACStor, section 5.8: "the bandwidth from any host to it
-/// is 1 Gbps").
+/// is 1 Gbps"). A host's processors, where they are bounded, are one more link that all chunks which
+/// it sends or receives cross.
 #[derive(Clone, Debug)]
 pub struct Tree {
     hosts: u32,
@@ -75,6 +89,8 @@ pub struct Tree {
     origin_down: u32,
     /// First storage link up and down.
     storage: Option<(u32, u32)>,
+    /// The first host's processors.
+    processors: Option<u32>,
     capacity: Vec<f64>,
 }
 
@@ -118,7 +134,8 @@ impl Tree {
         let root = shape.root_rate.map(|rate| add(rate, 1));
         let (origin_up, origin_down) = (add(shape.origin_rate, 1), add(shape.origin_rate, 1));
         let storage = shape.storage_rate.map(|rate| (add(rate, hosts), add(rate, hosts)));
-        Ok(Tree { hosts, levels, root, origin_up, origin_down, storage, capacity })
+        let processors = shape.processor_rate.map(|rate| add(rate, hosts));
+        Ok(Tree { hosts, levels, root, origin_up, origin_down, storage, processors, capacity })
     }
 
     /// Returns the number of hosts; also the number of the origin.
@@ -151,6 +168,24 @@ impl Tree {
         self.levels[0].first_up + host
     }
 
+    /// The link of a host down from its switch.
+    pub(crate) fn own_down(&self, host: u32) -> u32 {
+        self.levels[0].first_down + host
+    }
+
+    /// The direction of a link.
+    pub(crate) fn direction(&self, link: u32) -> Direction {
+        let is_down = |level: &Level| {
+            (level.first_down..level.first_down + self.hosts / level.below).contains(&link)
+        };
+        let is_storage = |(_, down): (u32, u32)| (down..down + self.hosts).contains(&link);
+        if self.levels.iter().any(is_down) || self.storage.is_some_and(is_storage) {
+            Direction::Down
+        } else {
+            Direction::Up
+        }
+    }
+
     fn up(&self, host: u32, level: usize) -> u32 {
         self.levels[level].first_up + host / self.levels[level].below
     }
@@ -162,6 +197,16 @@ impl Tree {
     /// The links from `source` to `target`, in order; none from a host to itself.
     pub fn links_between(&self, source: u32, target: u32) -> Vec<u32> {
         self.path(source, target).links().to_vec()
+    }
+
+    /// The links that a chunk crosses: those between its ends, and the processors of both.
+    pub(crate) fn chunk_path(&self, source: u32, target: u32) -> Path {
+        let mut path = self.path(source, target);
+        if let Some(first) = self.processors.filter(|_| source != target) {
+            let hosts = [source, target].into_iter().filter(|end| *end != self.hosts);
+            hosts.for_each(|host| path.push(first + host));
+        }
+        path
     }
 
     pub(crate) fn path(&self, source: u32, target: u32) -> Path {
@@ -208,6 +253,7 @@ mod tests {
             root_rate: Some(10.0),
             origin_rate: 1.0,
             storage_rate,
+            processor_rate: None,
         })
         .unwrap()
     }
@@ -236,5 +282,44 @@ mod tests {
         let path = tree.links_between(256, 5);
         assert_eq!(path.len(), 2);
         assert!(tree.links_between(6, 5).iter().all(|link| !path.contains(link)));
+    }
+
+    #[test]
+    fn links_up_and_down_are_told_apart() {
+        let tree = papers(Some(1.0));
+        let directions = |source, target| -> Vec<Direction> {
+            tree.links_between(source, target)
+                .into_iter()
+                .map(|link| tree.direction(link))
+                .collect()
+        };
+        assert_eq!(directions(0, 1), [Direction::Up, Direction::Down]);
+        let far = directions(0, 64);
+        assert_eq!((&far[..4], &far[4..]), (&[Direction::Up; 4][..], &[Direction::Down; 3][..]));
+        assert_eq!(
+            directions(256, 5),
+            [Direction::Up, Direction::Down],
+            "the origin's own, a host's"
+        );
+        assert_eq!(tree.direction(tree.own_down(7)), Direction::Down);
+    }
+
+    #[test]
+    fn chunks_cross_the_processors_of_both_ends_and_nothing_else_does() {
+        let shape = Shape {
+            fanout: vec![4],
+            rates: vec![1.0],
+            root_rate: None,
+            origin_rate: 1.0,
+            storage_rate: None,
+            processor_rate: Some(9.0),
+        };
+        let tree = Tree::new(&shape).unwrap();
+        let rates = |path: Path| -> Vec<f64> {
+            path.links().iter().map(|link| tree.capacity()[*link as usize]).collect()
+        };
+        assert_eq!(rates(tree.chunk_path(0, 1)), [1.0, 1.0, 9.0, 9.0]);
+        assert_eq!(rates(tree.chunk_path(4, 1)), [1.0, 1.0, 9.0], "the origin has no bound");
+        assert_eq!(rates(tree.path(0, 1)), [1.0, 1.0]);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use acstor_ring::Ring;
-use acstor_simcore::{ExtraTraffic, MachineState, Programs, Rules, Simulation};
+use acstor_simcore::{ExtraTraffic, LeftShare, MachineState, Programs, Rules, Simulation};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -38,6 +38,8 @@ struct PyPrograms {
     length: Vec<u32>,
     placement: Vec<u32>,
     oids: Vec<u64>,
+    first_entry: Vec<u32>,
+    profile: Vec<u32>,
     is_loop: bool,
 }
 
@@ -52,6 +54,8 @@ impl From<PyPrograms> for Programs {
             length: given.length,
             placement: given.placement,
             oids: given.oids,
+            first_entry: given.first_entry,
+            profile: given.profile,
             is_loop: given.is_loop,
         }
     }
@@ -74,7 +78,7 @@ impl PySimulation {
         tree: &PyTree,
         extra: ExtraFlows,
         inelastic: Vec<u32>,
-        left_share: f64,
+        left_share: Option<f64>,
         programs: PyPrograms,
         capacity_chunks: u32,
         samples_max: usize,
@@ -83,17 +87,12 @@ impl PySimulation {
         let unknown = |name: &str| PyKeyError::new_err(format!("rule {name} is missing"));
         let rules = Rules::read(|name| rules.get(name).copied().ok_or_else(|| unknown(name)))?;
         let ExtraFlows { source, target, rate } = extra;
+        let left_share = left_share.map_or(LeftShare::Measured, LeftShare::Constant);
         let extra = ExtraTraffic { source, target, rate, inelastic, left_share };
         let (tree, programs) = (tree.0.clone(), programs.into());
-        Ok(PySimulation(Simulation::new(
-            rules,
-            tree,
-            extra,
-            programs,
-            capacity_chunks,
-            samples_max,
-            seed,
-        )))
+        Simulation::new(rules, tree, extra, programs, capacity_chunks, samples_max, seed)
+            .map(PySimulation)
+            .map_err(refused)
     }
 
     #[getter]
@@ -219,6 +218,8 @@ impl PySimulation {
             ("origin_again", totals.origin_again),
             ("origin_again_hedge", totals.origin_again_hedge),
             ("origin_again_remap", totals.origin_again_remap),
+            ("ahead_bytes", totals.ahead_bytes),
+            ("ahead_read", totals.ahead_read),
         ] {
             found.set_item(name, amount)?;
         }
@@ -234,6 +235,7 @@ impl PySimulation {
             ("bypasses", totals.bypasses),
             ("packed", totals.packed),
             ("slow_links", totals.slow_links),
+            ("promoted", totals.promoted),
             ("events", totals.events),
             ("refills", self.0.refills()),
         ] {

@@ -11,15 +11,17 @@ pub(crate) struct PyTree(pub(crate) Tree);
 #[pymethods]
 impl PyTree {
     #[new]
-    #[pyo3(signature = (fanout, rates, origin_rate, root_rate = None, storage_rate = None))]
+    #[pyo3(signature = (fanout, rates, origin_rate, root_rate = None, storage_rate = None,
+                        processor_rate = None))]
     fn new(
         fanout: Vec<u32>,
         rates: Vec<f64>,
         origin_rate: f64,
         root_rate: Option<f64>,
         storage_rate: Option<f64>,
+        processor_rate: Option<f64>,
     ) -> PyResult<PyTree> {
-        let shape = Shape { fanout, rates, root_rate, origin_rate, storage_rate };
+        let shape = Shape { fanout, rates, root_rate, origin_rate, storage_rate, processor_rate };
         Tree::new(&shape).map(PyTree).map_err(|error| PyValueError::new_err(error.to_string()))
     }
 

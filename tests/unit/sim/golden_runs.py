@@ -57,14 +57,15 @@ POINTS: Mapping[str, list[Mapping[str, Any]]] = {
     "table-1": [{**_SHORT, "policy.weight_lambda": 1.67}],
     "tcp": [{**_SHORT, **_LOADED, "traffic.udp_share": 0.5}],
     "testbed-32": [{**_STAR, "network.origin": "200mbit"}],
+    "processors": [{**_SHORT, **_UNEVEN, "network.cpu": 30.0}],
     "bounded": [{**_SHORT, **_UNEVEN, "machines.capacity_chunks": 96, "machines.warm": True}],
     "deadlines": [
         {**_SHORT, **_LOADED, "readpath.peer_deadline": 0.05, "readpath.origin_deadline": 0.1},
     ],
 }  # fmt: skip
-"""By scenario: settings in place of its own, axes included. Two are none that come with the
-simulator: full stores, and sources that are given up, by each approach."""
-_BASE = {"bounded": "figure-6", "deadlines": "figure-6"}
+"""By scenario: settings in place of its own, axes included. Three are none that come with the
+simulator: full stores, sources that are given up, and slow processors, by each approach."""
+_BASE = {"bounded": "figure-6", "deadlines": "figure-6", "processors": "figure-6"}
 
 
 def cases(name: str) -> Iterator[Case]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sim import __main__, sweep, testbed_report
+from sim import __main__, sweep, tables, testbed_report
 from sim.exception import ScenarioError
 from sim.scenario import Case
 from testbed.results import record
@@ -123,6 +123,22 @@ def test_medians_and_ratios_are_taken_seed_by_seed() -> None:
     ]
     (ratio,) = sweep.ratios(found, "m", "a")
     assert (ratio["ratio"], ratio["low"], ratio["high"]) == (3.0, 2.0, 4.0)
+
+
+def test_gain_stands_beside_the_most_that_think_time_allows() -> None:
+    found = [
+        {"axes": {}, "variant": variant, "seed": seed, "boot_mean_s": value, "think_mean_s": 2.0}
+        for variant, values in (("a", [10.0, 12.0]), ("b", [4.0, 2.0]))
+        for seed, value in enumerate(values)
+    ]
+    (ratio,) = sweep.ratios(found, "boot_mean_s", "a")
+    assert (ratio["ceiling"], ratio["share"]) == (5.5, 0.75)
+    rows = tables.of_ratios(found, "boot_mean_s", "a")
+    assert rows[0] == ["variant", "a / variant", "lowest", "highest", "ceiling",
+                       "share", "runs"]  # fmt: skip
+    for result in found:
+        del result["think_mean_s"]
+    assert "ceiling" not in tables.of_ratios(found, "boot_mean_s", "a")[0]
 
 
 def test_tables_are_restructured_text() -> None:

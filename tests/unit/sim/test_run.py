@@ -7,11 +7,13 @@ import pytest
 
 from sim import programs
 from sim.approaches import APPROACHES
+from sim.exception import ScenarioError
 from sim.run import finish, prepare, run_case
 from testbed import boot_trace
 from tests.unit.sim.small_runs import case
 
 TRACE = boot_trace.load(programs.TRACES / "debian-12-boot.jsonl")
+READS = TRACE.reads[programs.FIRST_READ :]
 CHUNK = 65536
 
 
@@ -19,7 +21,7 @@ def wanted_chunks() -> int:
     """Return how many chunks with content the trace's guest reads."""
     zeros = programs.zero_digests(TRACE)
     touched: set[int] = set()
-    for read in TRACE.reads:
+    for read in READS:
         if read.digest != zeros[read.length]:
             end = read.offset + read.length - 1
             touched.update(range(read.offset // CHUNK, end // CHUNK + 1))
@@ -35,7 +37,7 @@ def test_every_machine_boots(approach: str) -> None:
 
 def test_non_cache_reads_what_guests_read_and_local_cache_each_chunk_once_per_host() -> None:
     zeros = programs.zero_digests(TRACE)
-    read = sum(one.length for one in TRACE.reads if one.digest != zeros[one.length])
+    read = sum(one.length for one in READS if one.digest != zeros[one.length])
     result = run_case(case("non-cache"))
     assert result["origin_mb"] == pytest.approx(4 * read / 1e6)
     result = run_case(case("local-cache"))
@@ -52,7 +54,7 @@ def test_one_machine_alone_takes_the_time_of_its_bytes_and_round_trips() -> None
     result = run_case(case("local-cache", network__fanout=[1]))
     chunks = wanted_chunks()
     transfer = chunks * CHUNK * 1.05 / 1.25e8
-    assert transfer < result["boot_mean_s"] < transfer + 1.2e-3 * len(TRACE.reads)
+    assert transfer < result["boot_mean_s"] < transfer + 1.2e-3 * len(READS)
 
 
 def test_same_seed_same_run() -> None:
@@ -103,6 +105,7 @@ def test_after_a_remap_the_pool_is_asked_and_not_the_origin() -> None:
         "acstor", network__fanout=[8], machines__per_host=2, traffic__mean=60.0, traffic__cv=1.2,
         traffic__pattern="step", traffic__change_at=50.0, machines__think_scale=3.0,
         readpath__hedge_enabled=False, readpath__load_aware=False,
+        machines__first_read=0,
         machines__stagger=60.0,  # some boot before the remap and some after it
     )  # fmt: skip
     run = prepare(settled)
@@ -182,3 +185,76 @@ def test_copies_of_the_hosts_that_read_do_not_push_out_what_the_pool_has() -> No
         )  # fmt: skip
         again[eviction] = float(result["origin_again_mb"]) + float(result["origin_mb"])
     assert again["s3fifo"] < 0.4 * again["fifo"]
+
+
+def test_firmware_pause_is_left_out_unless_a_scenario_keeps_it() -> None:
+    without, whole = (
+        run_case(case("local-cache", machines__think_scale=0.1, **changes))
+        for changes in ({}, {"machines__first_read": 0})
+    )
+    pause = 1e-7 * sum(read.think_us for read in TRACE.reads[: programs.FIRST_READ + 1])
+    assert pause > 1.0
+    assert whole["think_mean_s"] - without["think_mean_s"] == pytest.approx(pause)
+    assert whole["boot_mean_s"] - without["boot_mean_s"] == pytest.approx(pause, rel=0.05)
+    assert without["boot_over_think"] == without["boot_mean_s"] / without["think_mean_s"]
+    with pytest.raises(ScenarioError, match="first_read"):
+        run_case(case("local-cache", machines__first_read=100_000))
+
+
+def ahead(profile: str, **changes: Any) -> dict[str, Any]:
+    return run_case(
+        case(
+            "acstor", network__fanout=[8], machines__think_scale=0.1, readahead__profile=profile,
+            readpath__quantum=0.0, readpath__sender_answers=4, readpath__origin_reads=4,
+            readpath__classes=True, readpath__hedge_enabled=False, **changes,
+        )
+    )  # fmt: skip
+
+
+def test_right_profile_brings_a_boot_near_its_think_time() -> None:
+    none, right = ahead("none"), ahead("right")
+    assert none["ahead_mb"] == 0
+    assert right["boot_over_think"] < 1.3 < none["boot_over_think"]
+    assert right["origin_over_union"] < 1.02
+    assert right["ahead_wasted_mb"] == 0
+    assert right["promoted"] > 0
+
+
+def test_profile_of_another_image_costs_its_floor_and_no_more() -> None:
+    none, other = ahead("none"), ahead("other")
+    assert other["ahead_wasted_mb"] == other["ahead_mb"] <= 8 * 4.2
+    assert other["boot_mean_s"] <= 1.05 * none["boot_mean_s"]
+
+
+def test_other_approaches_read_nothing_ahead() -> None:
+    result = run_case(case("static-collaborative", readahead__profile="right"))
+    assert result["ahead_mb"] == 0
+
+
+def test_turns_want_exact_rates() -> None:
+    with pytest.raises(ScenarioError, match="quantum = 0"):
+        run_case(case("acstor", readpath__sender_answers=4))
+
+
+def test_slow_processors_slow_boots() -> None:
+    fast, slow = (run_case(case("static-collaborative", network__cpu=cpu)) for cpu in (0.0, 40.0))
+    assert slow["boot_mean_s"] > 1.5 * fast["boot_mean_s"]
+    with pytest.raises(ScenarioError, match=r"network\.cpu"):
+        run_case(case("static-collaborative", network__cpu=-1.0))
+
+
+def test_measured_share_of_a_full_link_grows_with_what_moves_over_it() -> None:
+    """One guest alone gets less of a full link than many."""
+
+    def mean(share: float | str, machines: int) -> float:
+        result = run_case(
+            case("static-collaborative", network__fanout=[8], machines__per_host=machines,
+                 machines__images=5, traffic__mean=93.75, traffic__cv=1.29,
+                 traffic__left_share=share)
+        )  # fmt: skip
+        return float(result["boot_mean_s"])
+
+    assert mean("measured", 1) > mean(0.17, 1)
+    for wrong in ("some", -0.1, 2.0):
+        with pytest.raises(ScenarioError, match="left_share"):
+            mean(wrong, 1)

@@ -3,6 +3,7 @@
 use super::flights::{Hedging, RUNNING_MAX};
 use super::{Event, Simulation, Ticket};
 use crate::choice::Failure;
+use crate::sender::Class;
 
 /// Kind of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,14 +35,15 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Attempt {
     version: u32,
-    flight: u32,
-    source: u32,
-    kind: Kind,
+    pub(super) flight: u32,
+    pub(super) source: u32,
+    pub(super) kind: Kind,
     is_hedge: bool,
-    is_packed: bool,
-    started: f64,
-    hedge_at: f64,
-    until: f64,
+    pub(super) is_packed: bool,
+    /// Time at which somebody began to wait for it.
+    pub(super) started: f64,
+    pub(super) hedge_at: f64,
+    pub(super) until: f64,
     /// Its index in the list of attempts that have not ended.
     live_at: u32,
 }
@@ -68,7 +70,7 @@ impl Simulation {
             self.attempts.len() as u32 - 1
         });
         let of = &mut self.flights[flight as usize];
-        let host = of.host;
+        let (host, class) = (of.host, of.class);
         if kind == Kind::Probe {
             of.attempts[RUNNING_MAX] = Some(number);
         } else {
@@ -84,7 +86,7 @@ impl Simulation {
         let mut latency = self.rules.origin_latency;
         let mut is_packed = false;
         if kind != Kind::Origin {
-            if kind != Kind::Probe {
+            if kind != Kind::Probe && class == Class::Demand {
                 self.choice.earn_hedge(host);
             }
             is_packed = self.choice.asks_packed(&self.rules, host, source, now);
@@ -94,9 +96,13 @@ impl Simulation {
                 latency += self.rules.compress_latency;
             }
         }
-        self.choice.begin(number, host, source, now);
-        let allowed = reader_deadline - now;
-        let hedge_at = now + self.choice.hedge_after(&self.rules, number, false, allowed, now);
+        // What is fetched ahead waits by design: it tells nothing of its source, and is not hedged.
+        let mut hedge_at = f64::INFINITY;
+        if class == Class::Demand {
+            self.choice.begin(number, host, source, now);
+            let allowed = reader_deadline - now;
+            hedge_at = now + self.choice.hedge_after(&self.rules, number, false, allowed, now);
+        }
         if kind != Kind::Origin && !self.is_alive[source as usize] {
             latency = self.choice.silence(&self.rules, number, &mut self.random, now);
         }
@@ -113,7 +119,13 @@ impl Simulation {
             until: now + deadline,
             live_at,
         };
-        self.events.push(now + latency, Event::Answer(Ticket { number, version }));
+        if kind == Kind::Origin && self.rules.origin_reads > 0 {
+            let class = self.class_of(flight);
+            self.origin_lanes[host as usize].add(number, class);
+            self.begin_origin_reads(host, now);
+        } else {
+            self.events.push(now + latency, Event::Answer(Ticket { number, version }));
+        }
     }
 
     /// Returns the longest time that a source may take.
@@ -122,6 +134,9 @@ impl Simulation {
             return self.rules.origin_deadline;
         }
         let flight = &self.flights[flight as usize];
+        if flight.class == Class::Ahead {
+            return self.rules.read_deadline;
+        }
         let left = (flight.started + self.rules.read_deadline - now).max(0.0);
         self.choice.peer_deadline(&self.rules, flight.host, left, now)
     }
@@ -145,9 +160,13 @@ impl Simulation {
             self.fail(number, Failure::Refused, now);
             return false;
         }
+        let class = self.class_of(flight);
         let own = match self.flight_of[self.cell(source, content)] {
-            None => self.new_flight(source, content, self.rules.chunk_bytes, now),
+            None => self.new_flight(source, content, (self.rules.chunk_bytes, class), now),
             Some(own) => {
+                if class == Class::Demand {
+                    self.promote(own, now);
+                }
                 if self.asks_only_peers(own) {
                     // It might wait for us in its turn: the origin is asked at once.
                     self.ask_origin(own, now);
@@ -185,16 +204,6 @@ impl Simulation {
             matches!(self.attempts[*attempt as usize].kind, Kind::Peer | Kind::Alternate)
         };
         is_running && running.all(is_peer)
-    }
-
-    pub(super) fn start_transfer(&mut self, number: u32, now: f64, end: f64) {
-        let attempt = self.attempts[number as usize];
-        let flight = &self.flights[attempt.flight as usize];
-        let packed = if attempt.is_packed { self.rules.compress_ratio } else { 1.0 };
-        let bytes = flight.bytes * packed * self.rules.wire_share;
-        let ends = (attempt.source, flight.host);
-        self.network.start(number, ends, bytes, attempt.started, now);
-        self.queue_finish(number, end);
     }
 
     /// Ends an attempt that brought nothing; the next source follows unless another one runs.
@@ -241,6 +250,8 @@ impl Simulation {
         let flight = &self.flights[attempt.flight as usize];
         if flight.is_wanted {
             self.totals.tiers[attempt.kind.tier()][flight.host as usize] += flight.bytes;
+        } else if flight.is_ahead && !flight.is_owner {
+            self.totals.ahead_bytes += flight.bytes;
         }
         self.remove_attempt(number, now);
         for other in self.flights[attempt.flight as usize].attempts.into_iter().flatten() {
@@ -265,7 +276,7 @@ impl Simulation {
         self.totals.origin_again += flight.bytes;
         if attempt.is_hedge {
             self.totals.origin_again_hedge += flight.bytes;
-        } else if flight.is_owner || !flight.is_wanted {
+        } else if flight.is_owner || !(flight.is_wanted || flight.is_ahead) {
             self.totals.origin_again_remap += flight.bytes;
         }
     }
@@ -273,6 +284,7 @@ impl Simulation {
     /// Forgets an attempt; what is queued for it is void from now on.
     pub(super) fn remove_attempt(&mut self, number: u32, now: f64) {
         self.network.stop(number, now);
+        self.leave_queues(number, now);
         let attempt = &mut self.attempts[number as usize];
         attempt.version += 1;
         let (at, flight, kind) = (attempt.live_at, attempt.flight, attempt.kind);

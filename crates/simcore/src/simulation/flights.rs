@@ -2,8 +2,8 @@
 //!
 //! One flight per host and chunk, whoever waits; the owner before the last remaps, the peers that
 //! come before this host on the ring, the origin; one hedge per round; a peer's request is passed
-//! on to nobody but the owner before. Not modelled: prefetch, preloads, bounds on what is in
-//! flight, the origin's thread pool.
+//! on to nobody but the owner before. Not modelled: preloads, prefetch of sequential reads, bounds on
+//! what is in flight for those who wait.
 
 use acstor_selection::limits;
 
@@ -12,6 +12,7 @@ use super::{Event, Simulation, Ticket};
 use crate::choice::Order;
 use crate::lines::{LINE, Line};
 use crate::rules::Keep;
+use crate::sender::Class;
 
 /// Attempts of a flight that are counted; a probe, which nothing waits for, is one more.
 pub(super) const RUNNING_MAX: usize = 3;
@@ -29,10 +30,12 @@ pub(super) enum Hedging {
     Rescue,
 }
 
-/// Waiter for a flight: a machine, or another host's attempt.
+/// Waiter for a flight: a machine, its window of read-ahead, or another host's attempt.
 #[derive(Clone, Copy, Debug)]
-enum Waiter {
+pub(super) enum Waiter {
     Machine(u32),
+    /// The window of a machine.
+    Ahead(u32),
     /// The attempt of another host's flight.
     Attempt(Ticket),
 }
@@ -47,6 +50,9 @@ pub(super) struct Flight {
     pub(super) started: f64,
     /// True if a machine of this host waits.
     pub(super) is_wanted: bool,
+    /// True if read-ahead of this host began it.
+    pub(super) is_ahead: bool,
+    pub(super) class: Class,
     /// True if this host owns the chunk.
     pub(super) is_owner: bool,
     pub(super) hedging: Hedging,
@@ -88,9 +94,9 @@ impl Flight {
 }
 
 impl Simulation {
-    /// Returns whether a host has a chunk, in its store or obtained a moment ago.
+    /// Returns whether a host has a chunk, in its store, fetched ahead or obtained a moment ago.
     pub(super) fn is_local(&self, host: u32, content: u32) -> bool {
-        if self.stores.has(host, content) {
+        if self.stores.has(host, content) || self.ahead.holds(self.cell(host, content)) {
             return true;
         }
         let obtained = self.obtained[self.cell(host, content)];
@@ -98,7 +104,13 @@ impl Simulation {
     }
 
     /// Starts to obtain a chunk and returns the number of the flight.
-    pub(super) fn new_flight(&mut self, host: u32, content: u32, bytes: f64, now: f64) -> u32 {
+    pub(super) fn new_flight(
+        &mut self,
+        host: u32,
+        content: u32,
+        (bytes, class): (f64, Class),
+        now: f64,
+    ) -> u32 {
         let number = self.free_flights.pop().unwrap_or_else(|| {
             self.flights.push(Flight::default());
             self.flights.len() as u32 - 1
@@ -109,6 +121,7 @@ impl Simulation {
             host,
             content,
             bytes,
+            class,
             started: now,
             waiters: std::mem::take(&mut flight.waiters),
             ..Flight::default()
@@ -128,6 +141,10 @@ impl Simulation {
         flight.is_wanted = true;
     }
 
+    pub(super) fn await_by(&mut self, flight: u32, waiter: Waiter) {
+        self.flights[flight as usize].waiters.push(waiter);
+    }
+
     pub(super) fn await_by_attempt(&mut self, flight: u32, attempt: u32) {
         let ticket = self.ticket(attempt);
         self.flights[flight as usize].waiters.push(Waiter::Attempt(ticket));
@@ -138,10 +155,9 @@ impl Simulation {
         if self.flights[number as usize].plan.is_none() {
             self.make_plan(number);
         }
-        let host = self.flights[number as usize].host;
         while let Some((source, kind)) = self.take_planned(number) {
             let deadline = self.deadline_of(number, kind, now);
-            if kind != Kind::Origin && !self.choice.admit(host, source, deadline, now) {
+            if kind != Kind::Origin && !self.admits(number, source, deadline, now) {
                 continue;
             }
             self.start_attempt(number, source, (kind, is_hedge), deadline, now);
@@ -171,6 +187,16 @@ impl Simulation {
         }
     }
 
+    /// Returns whether a flight may ask a peer. Read-ahead makes no trial of a peer that failed, as its
+    /// fetches tell nothing.
+    fn admits(&mut self, number: u32, source: u32, deadline: f64, now: f64) -> bool {
+        let flight = &self.flights[number as usize];
+        match flight.class {
+            Class::Demand => self.choice.admit(flight.host, source, deadline, now),
+            Class::Ahead => self.choice.is_well(flight.host, source),
+        }
+    }
+
     fn take_planned(&mut self, number: u32) -> Option<(u32, Kind)> {
         let flight = &mut self.flights[number as usize];
         let planned = flight.plan.as_ref()?.get(flight.next).copied()?;
@@ -182,7 +208,8 @@ impl Simulation {
     fn make_plan(&mut self, number: u32) {
         let origin = self.origin();
         let flight = &self.flights[number as usize];
-        let (host, content, is_wanted) = (flight.host, flight.content, flight.is_wanted);
+        let (host, content) = (flight.host, flight.content);
+        let is_own = flight.is_wanted || flight.is_ahead;
         let mut plan = Vec::with_capacity(LINE);
         let mut probe = None;
         if self.rules.uses_peers {
@@ -192,7 +219,7 @@ impl Simulation {
             if is_owner {
                 self.add_previous(&mut plan, host, content);
                 plan.push((origin, Kind::Origin));
-            } else if is_wanted {
+            } else if is_own {
                 probe = self.add_peers(&mut plan, number, line);
             } else {
                 plan.push((origin, Kind::Origin));
@@ -213,7 +240,9 @@ impl Simulation {
         let host = self.flights[flight as usize].host;
         let before = line.iter().take(self.rules.candidates_max as usize).map_while(|one| *one);
         let peers: Vec<u32> = before.take_while(|one| *one != host).collect();
-        let mut order = self.choice.order(&self.rules, host, &peers, &mut self.random, self.clock);
+        let is_guest = self.flights[flight as usize].is_wanted;
+        let (rules, random) = (&self.rules, &mut self.random);
+        let mut order = self.choice.order(rules, host, (&peers, is_guest), random, self.clock);
         if order.wants_origin() && !self.takes_leave(flight) {
             order = Order { is_own_link_slow: order.is_own_link_slow, ..Order::default() };
         }
@@ -264,15 +293,27 @@ impl Simulation {
     ///
     /// `is_dear`: it cost a read of the origin or of a slow peer, or moved here with the ring.
     pub(super) fn keep(&mut self, number: u32, is_dear: bool) {
-        let Flight { host, content, is_owner, is_wanted, .. } = self.flights[number as usize];
-        let cell = self.cell(host, content);
-        self.obtained_count[host as usize] += 1;
-        self.obtained[cell] = self.obtained_count[host as usize];
+        let Flight { host, content, is_owner, is_wanted, is_ahead, .. } =
+            self.flights[number as usize];
         let is_owner = !self.rules.uses_peers || is_owner;
         if is_owner && self.stores.holders(content) > 0 && self.rules.uses_peers {
             self.totals.remap_misses += 1;
         }
-        let mut is_kept = is_owner || is_dear || self.rules.keep == Keep::Always || !is_wanted;
+        if is_ahead && !is_wanted && !is_owner {
+            let cell = self.cell(host, content);
+            self.ahead.put(host, cell);
+            return;
+        }
+        self.keep_read(host, content, is_owner || is_dear || !is_wanted);
+    }
+
+    /// Keeps a chunk that was read for a moment, and in the store if it must be there or came once
+    /// before.
+    pub(super) fn keep_read(&mut self, host: u32, content: u32, is_kept: bool) {
+        let cell = self.cell(host, content);
+        self.obtained_count[host as usize] += 1;
+        self.obtained[cell] = self.obtained_count[host as usize];
+        let mut is_kept = is_kept || self.rules.keep == Keep::Always;
         if self.rules.keep == Keep::SecondTouch && !is_kept {
             is_kept = std::mem::replace(&mut self.was_touched[cell], true);
         }
@@ -287,10 +328,12 @@ impl Simulation {
             self.choice.dropped(probe, now);
             self.remove_attempt(probe, now);
         }
+        let content = self.flights[number as usize].content;
         let mut waiters = std::mem::take(&mut self.flights[number as usize].waiters);
         for waiter in waiters.drain(..).rev() {
             match waiter {
                 Waiter::Machine(machine) => self.serve_machine(machine, now, is_obtained),
+                Waiter::Ahead(machine) => self.came_ahead(machine, content, is_obtained, now),
                 Waiter::Attempt(ticket) if self.is_current(ticket) => {
                     let event = if is_obtained { Event::Ready } else { Event::Refused };
                     self.events.push(now, event(ticket));

@@ -2,6 +2,7 @@
 
 use super::{Event, Simulation};
 use crate::programs::{Machine, MachineState};
+use crate::sender::Class;
 
 impl Simulation {
     /// Places machines: the host of each, its program, when it starts.
@@ -21,6 +22,9 @@ impl Simulation {
                 since: 0.0,
                 served: 0.0,
             });
+            if self.ahead.knows(*program) {
+                self.events.push(*start, Event::Open { machine });
+            }
             let first = start + self.programs.think[operation as usize];
             self.events.push(first, Event::Operation { machine });
         }
@@ -37,6 +41,10 @@ impl Simulation {
                 machine.state = MachineState::Broken;
             }
         }
+        let count = self.machines.len() as u32;
+        let gone = |machine: &u32| self.machines[*machine as usize].host == host;
+        let gone: Vec<u32> = (0..count).filter(gone).collect();
+        gone.into_iter().for_each(|machine| self.close_image(machine));
     }
 
     pub(super) fn start_operation(&mut self, number: u32, now: f64) {
@@ -52,22 +60,35 @@ impl Simulation {
             let content = self.programs.content[access];
             let length = f64::from(self.programs.length[access]);
             let flight = if !self.rules.is_cached {
-                self.new_flight(host, content, length, now)
+                self.new_flight(host, content, (length, Class::Demand), now)
             } else if self.is_local(host, content) {
+                self.read_ahead_of(host, content);
                 self.stores.touch(host, content);
                 self.totals.tiers[0][host as usize] += length;
                 continue;
             } else {
+                let whole = (self.rules.chunk_bytes, Class::Demand);
                 self.flight_of[self.cell(host, content)]
-                    .unwrap_or_else(|| self.new_flight(host, content, self.rules.chunk_bytes, now))
+                    .unwrap_or_else(|| self.new_flight(host, content, whole, now))
             };
             self.await_by_machine(flight, number);
+            self.promote(flight, now);
             pending += 1;
         }
         self.machines[number as usize].pending = pending;
+        self.follow_reads(number, now);
         if pending == 0 {
             let wait = if has_reads { self.rules.local_latency } else { 0.0 };
             self.events.push(now + wait, Event::OperationDone { machine: number });
+        }
+    }
+
+    /// Takes a chunk that was fetched ahead out of its memory, since it is read now.
+    fn read_ahead_of(&mut self, host: u32, content: u32) {
+        let cell = self.cell(host, content);
+        if self.ahead.take(host, cell) {
+            self.totals.ahead_read += self.rules.chunk_bytes;
+            self.keep_read(host, content, false);
         }
     }
 
@@ -84,6 +105,7 @@ impl Simulation {
             if !self.programs.is_loop {
                 machine.state = MachineState::Ended;
                 machine.ended = now;
+                self.close_image(number);
                 return;
             }
             machine.operation = self.programs.first_operation[program];
@@ -103,6 +125,7 @@ impl Simulation {
         } else if machine.state == MachineState::Running {
             machine.state = MachineState::Broken;
             self.totals.read_errors += 1;
+            self.close_image(number);
         }
     }
 }

@@ -6,25 +6,32 @@
 //! while nothing moves: with a quantum of 0 the simulation is exact (every event ends a window),
 //! with a few milliseconds it is many times faster and boot times differ by per mille.
 
+mod ahead;
 mod attempts;
+mod classes;
 mod flights;
 mod machines;
 mod outcome;
+mod sending;
 
 #[cfg(test)]
 mod tests;
 
 use acstor_ring::Ring;
+use acstor_selection::BootProfileError;
 
 use crate::choice::{Choice, Failure};
 use crate::events::Queue;
 use crate::lines::{Lines, UnknownHostError};
 use crate::network::{ExtraTraffic, Network};
+use crate::origin_lane::OriginLane;
 use crate::programs::{Machine, Programs};
 use crate::random::Random;
 use crate::rules::Rules;
+use crate::sender::Sender;
 use crate::stores::{Stores, WALK_INTERVAL};
 use crate::tree::Tree;
+use ahead::Ahead;
 use attempts::Attempt;
 use flights::Flight;
 use outcome::Reporter;
@@ -39,6 +46,10 @@ struct Ticket {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
+    /// A machine opens its image.
+    Open { machine: u32 },
+    /// A machine's window orders more.
+    FetchAhead { machine: u32 },
     /// The next operation of a machine begins.
     Operation { machine: u32 },
     /// An operation has all its chunks.
@@ -53,6 +64,14 @@ enum Event {
     Finish(Ticket),
     /// It cannot send.
     Refused(Ticket),
+    /// Its source hears that somebody waits for the chunk now.
+    Promoted(Ticket),
+    /// Its turn ends: the rest is in the socket, or its receiver has held it up.
+    TurnOver(Ticket),
+    /// A host gives turns to answers that wait.
+    Turns { host: u32 },
+    /// A host begins reads of the origin that wait.
+    OriginReads { host: u32 },
     /// A host uses another ring.
     Apply { host: u32, slot: u32 },
     /// A host's agent reports.
@@ -91,6 +110,11 @@ pub struct Simulation {
     free_attempts: Vec<u32>,
     /// By host: rounds that read the origin in the place of peers.
     origin_leaves: Vec<u32>,
+    /// By host.
+    senders: Vec<Sender>,
+    /// By host.
+    origin_lanes: Vec<OriginLane>,
+    ahead: Ahead,
     /// Attempts that have not ended.
     live: Vec<u32>,
     reporters: Vec<Reporter>,
@@ -104,6 +128,10 @@ impl Simulation {
     ///
     /// `capacity` is how many chunks a store has room for, 0 without bounds; `samples_max` is how
     /// often all hosts' traffic is noted at most.
+    ///
+    /// # Errors
+    ///
+    /// When a program's profile is none.
     pub fn new(
         rules: Rules,
         tree: Tree,
@@ -112,11 +140,12 @@ impl Simulation {
         capacity: u32,
         samples_max: usize,
         seed: u64,
-    ) -> Simulation {
+    ) -> Result<Simulation, BootProfileError> {
         let hosts = tree.host_count();
         let contents = programs.placement.len();
         let cells = hosts as usize * contents;
-        Simulation {
+        Ok(Simulation {
+            ahead: Ahead::new(&programs, hosts)?,
             clock: 0.0,
             random: Random::new(seed),
             events: Queue::new(),
@@ -136,13 +165,15 @@ impl Simulation {
             attempts: Vec::new(),
             free_attempts: Vec::new(),
             origin_leaves: vec![0; hosts as usize],
+            senders: vec![Sender::default(); hosts as usize],
+            origin_lanes: vec![OriginLane::default(); hosts as usize],
             live: Vec::new(),
             reporters: vec![Reporter::default(); hosts as usize],
             samples: Samples::default(),
             samples_max,
             totals: Totals::new(hosts),
             rules,
-        }
+        })
     }
 
     /// Time up to which the run has come.
@@ -261,10 +292,12 @@ impl Simulation {
             let end = if is_still || self.rules.quantum > 0.0 {
                 until.min(start + self.rules.quantum)
             } else {
-                until.min(start.max(self.first_finish(upcoming)))
+                until.min(start.max(self.first_end(upcoming)))
             };
             for at in 0..self.network.moving().len() {
-                self.queue_finish(self.network.moving()[at], end);
+                let attempt = self.network.moving()[at];
+                self.queue_finish(attempt, end);
+                self.queue_turn_end(attempt, end);
             }
             while let Some((now, event)) = self.events.pop_until(end) {
                 self.totals.events += 1;
@@ -277,9 +310,13 @@ impl Simulation {
         }
     }
 
-    fn first_finish(&self, upcoming: f64) -> f64 {
+    /// Returns when something that moves ends first, or its turn.
+    fn first_end(&self, upcoming: f64) -> f64 {
         let moving = self.network.moving().iter();
-        moving.filter_map(|attempt| self.network.finish_of(*attempt)).fold(upcoming, f64::min)
+        let times = moving.filter_map(|attempt| {
+            self.turn_end_of(*attempt).or_else(|| self.network.finish_of(*attempt))
+        });
+        times.fold(upcoming, f64::min)
     }
 
     /// Queues the end of a transfer where it is not after `end`.
@@ -291,6 +328,8 @@ impl Simulation {
 
     fn handle(&mut self, event: Event, now: f64, end: f64) {
         match event {
+            Event::Open { machine } => self.open_image(machine, now),
+            Event::FetchAhead { machine } => self.fetch_ahead(machine, now),
             Event::Operation { machine } => self.start_operation(machine, now),
             Event::OperationDone { machine } => self.end_operation(machine, now),
             Event::Next(ticket) => {
@@ -318,7 +357,16 @@ impl Simulation {
                 self.skip_peers_of(ticket.number);
             }
             Event::Finish(ticket) if self.is_current(ticket) => self.arrive(ticket.number, now),
+            Event::Promoted(ticket) if self.is_current(ticket) => {
+                self.promote_at_source(ticket.number, now, end);
+            }
+            Event::TurnOver(ticket) if self.is_current(ticket) => {
+                self.end_turn(ticket.number, now, end);
+            }
+            Event::Turns { host } => self.give_turns(host, now, end),
+            Event::OriginReads { host } => self.begin_origin_reads(host, now),
             Event::Answer(_) | Event::Ready(_) | Event::Refused(_) | Event::Finish(_) => {}
+            Event::Promoted(_) | Event::TurnOver(_) => {}
         }
     }
 }

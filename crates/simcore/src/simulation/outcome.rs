@@ -98,6 +98,12 @@ pub struct Totals {
     pub packed: u64,
     /// Rounds of a host whose own link was full.
     pub slow_links: u64,
+    /// Bytes that read-ahead brought before anybody waited for them, to hosts that do not own them.
+    pub ahead_bytes: f64,
+    /// Of these what was read.
+    pub ahead_read: f64,
+    /// Chunks on their way ahead that somebody began to wait for.
+    pub promoted: u64,
     /// Events handled.
     pub events: u64,
     /// By tier and host, bytes: local, peer, previous owner, origin.
@@ -122,6 +128,9 @@ impl Totals {
             bypasses: 0,
             packed: 0,
             slow_links: 0,
+            ahead_bytes: 0.0,
+            ahead_read: 0.0,
+            promoted: 0,
             events: 0,
             tiers: std::array::from_fn(|_| vec![0.0; hosts as usize]),
         }

@@ -4,6 +4,7 @@ use acstor_ring::{Host, RingBuilder};
 
 use super::*;
 use crate::MachineState;
+use crate::left_share::LeftShare;
 use crate::tree::Shape;
 
 const LINK: f64 = 1e8;
@@ -24,12 +25,27 @@ struct Star {
     rules: Vec<(&'static str, f64)>,
     extra: ExtraTraffic,
     capacity: u32,
+    processor_rate: Option<f64>,
+    /// Contents that read-ahead knows.
+    profile: Vec<u32>,
+    /// Seconds before each read.
+    think: f64,
 }
 
 impl Star {
     fn new(hosts: u32, contents: u32, machines: &[u32]) -> Star {
         let (machines, extra) = (machines.to_vec(), ExtraTraffic::default());
-        Star { hosts, contents, machines, rules: Vec::new(), extra, capacity: 0 }
+        Star {
+            hosts,
+            contents,
+            machines,
+            rules: Vec::new(),
+            extra,
+            capacity: 0,
+            processor_rate: None,
+            profile: Vec::new(),
+            think: 0.0,
+        }
     }
 
     fn with(mut self, rules: &[(&'static str, f64)]) -> Star {
@@ -49,7 +65,11 @@ impl Star {
             "hedge_share" => 0.05,
             "wire_share" | "connect_timeout" | "hedge_max" | "sample_interval" => 1.0,
             "is_cached" | "uses_peers" | "keep" | "hedge_enabled" | "load_aware" => 1.0,
-            "own_link" | "is_elastic" | "compress_ratio" => 1.0,
+            "own_link" | "is_elastic" | "compress_ratio" | "classes" => 1.0,
+            "sender_stall" => 0.005,
+            "socket_bytes" => 32768.0,
+            "ahead_budget" => 64e6,
+            "ahead_link_min" => 0.1,
             "peer_deadline" | "candidates_max" => 2.0,
             "previous_rings" => 4.0,
             "origin_deadline" | "report_interval" => 10.0,
@@ -66,22 +86,27 @@ impl Star {
             root_rate: None,
             origin_rate: LINK,
             storage_rate: None,
+            processor_rate: self.processor_rate,
         };
         let contents = self.contents;
         let programs = Programs {
             first_operation: vec![0, contents],
-            think: vec![0.0; contents as usize],
+            think: vec![self.think; contents as usize],
             served: vec![CHUNK; contents as usize],
             first_access: (0..=contents).collect(),
             content: (0..contents).collect(),
             length: vec![CHUNK as u32; contents as usize],
             placement: (0..contents).collect(),
             oids: (0..contents).map(|one| u64::from(one).wrapping_mul(GOLDEN_RATIO)).collect(),
+            first_entry: vec![0, self.profile.len() as u32],
+            profile: self.profile.clone(),
             is_loop: false,
         };
         let rules = Rules::read(|name| Ok::<_, ()>(self.rule(name))).unwrap();
         let tree = Tree::new(&shape).unwrap();
-        let mut made = Simulation::new(rules, tree, self.extra, programs, self.capacity, 100, 1);
+        let (extra, capacity) = (self.extra, self.capacity);
+        let made = Simulation::new(rules, tree, extra, programs, capacity, 100, 1);
+        let mut made = made.unwrap();
         let slot = made.install_ring(&ring(1, self.hosts, 1), None, &names(self.hosts)).unwrap();
         made.use_ring(slot);
         let count = self.machines.len();
@@ -194,7 +219,7 @@ fn full_link() -> ExtraTraffic {
         target: vec![2],
         rate: vec![LINK],
         inelastic: vec![0],
-        left_share: 1e-4,
+        left_share: LeftShare::Constant(1e-4),
     }
 }
 
@@ -267,7 +292,8 @@ fn reports_tell_the_rates_of_extra_traffic() {
 fn beside_a_full_link(source: u32, target: u32, rules: &[(&'static str, f64)]) -> Simulation {
     let mut star = Star::new(4, 600, &[READER]).with(&[("quantum", 0.002)]).with(rules);
     let (source, target) = (vec![source], vec![target]);
-    star.extra = ExtraTraffic { source, target, left_share: 1e-2, ..full_link() };
+    star.extra =
+        ExtraTraffic { source, target, left_share: LeftShare::Constant(1e-2), ..full_link() };
     star.make()
 }
 
@@ -294,4 +320,156 @@ fn nothing_comes_twice_over_a_full_link_of_ones_own() {
     let moved = made.counters().moved_in[READER as usize];
     assert!(moved < 0.6 * 600.0 * CHUNK, "most of it compressed: {moved}");
     assert!(made.held()[READER as usize] > 400, "and all of it kept");
+}
+
+#[test]
+fn processors_bound_what_a_host_receives() {
+    let mut star = Star::new(2, 1, &[READER]).with(&[("uses_peers", 0.0)]);
+    star.processor_rate = Some(LINK / 4.0);
+    let mut made = star.make();
+    made.advance(1.0);
+    let expected = ORIGIN_LATENCY + 4.0 * CHUNK / LINK;
+    assert!((ended(&made)[0] - expected).abs() < 1e-9, "{:?}", ended(&made));
+}
+
+/// Times at which eight readers have the chunk that one owner holds.
+fn eight_of_one(rules: &[(&'static str, f64)]) -> Vec<f64> {
+    let mut made = Star::new(10, 1, &[0, 1, 2, 3, 4, 5, 6, 7]).with(rules).make();
+    let slot = made.install_ring(&ring(3, 10, 9), None, &names(10)).unwrap();
+    made.use_ring(slot);
+    made.recover(9, &[0]);
+    made.advance(1.0);
+    ended(&made)
+}
+
+#[test]
+fn answers_that_are_sent_whole_arrive_one_after_the_other() {
+    let fair = eight_of_one(&[]);
+    let last = 3e-4 + 8.0 * CHUNK / LINK;
+    assert!(fair.iter().all(|end| (end - last).abs() < 1e-9), "all with the last: {fair:?}");
+    let mut whole = eight_of_one(&[("sender_answers", 1.0), ("socket_bytes", 0.0)]);
+    whole.sort_by(f64::total_cmp);
+    for (number, end) in (1..).zip(&whole) {
+        let expected = 3e-4 + f64::from(number) * CHUNK / LINK;
+        assert!((end - expected).abs() < 1e-9, "{number}: {whole:?}");
+    }
+    let sockets = eight_of_one(&[("sender_answers", 1.0)]);
+    let mean = |times: &[f64]| times.iter().sum::<f64>() / 8.0;
+    assert!(mean(&whole) < mean(&sockets) && mean(&sockets) < mean(&fair), "{sockets:?}");
+}
+
+#[test]
+fn stalled_receiver_costs_one_stall() {
+    // Machine 0 is behind a full link of its own.
+    let run = |stall: f64| {
+        let rules = [("sender_answers", 1.0), ("sender_stall", stall), ("socket_bytes", 0.0)];
+        let plain = [("load_aware", 0.0), ("hedge_enabled", 0.0), ("quantum", 0.001)];
+        let mut star = Star::new(4, 1, &[0]).with(&rules).with(&plain);
+        star.extra = ExtraTraffic { source: vec![2], target: vec![0], ..full_link() };
+        let mut made = star.make();
+        let slot = made.install_ring(&ring(3, 4, 3), None, &names(4)).unwrap();
+        made.use_ring(slot);
+        made.recover(3, &[0]);
+        made.place_machines(&[1], &[0], &[0.001]);
+        made.advance(30.0);
+        ended(&made)[1] - 0.001
+    };
+    let (held_up, parked) = (run(10.0), run(0.005));
+    assert!(held_up > 1.0, "behind whoever had its turn first: {held_up}");
+    assert!(parked < 0.01, "{parked}");
+}
+
+#[test]
+fn reads_of_the_origin_wait_for_their_turn() {
+    let mut star = Star::new(2, 4, &[READER]).with(&[("uses_peers", 0.0), ("origin_reads", 1.0)]);
+    star.processor_rate = None;
+    let mut made = star.make();
+    made.place_machines(&[READER], &[0], &[0.0]);
+    made.advance(1.0);
+    let expected = 4.0 * (ORIGIN_LATENCY + CHUNK / LINK);
+    assert!(ended(&made).iter().all(|end| (end - expected).abs() < 1e-9), "{:?}", ended(&made));
+}
+
+/// A reader of 64 chunks that thinks for a millisecond before each, with a profile.
+fn ahead_of(profile: Vec<u32>, rules: &[(&'static str, f64)]) -> Simulation {
+    let mut star = Star::new(4, 128, &[READER]).with(rules);
+    star.profile = profile;
+    star.think = 0.001;
+    star.make()
+}
+
+#[test]
+fn right_profile_halves_a_boot_and_costs_the_origin_nothing() {
+    let boot = |profile, rules: &[(&'static str, f64)]| {
+        let mut made = ahead_of(profile, rules);
+        made.advance(10.0);
+        made
+    };
+    let plain = ended(&boot(Vec::new(), &[]))[0];
+    let rules = [("sender_answers", 4.0), ("origin_reads", 4.0), ("classes", 1.0)];
+    let made = boot((0..128).collect(), &rules);
+    let found = ended(&made)[0];
+    assert!(found < 0.6 * plain, "{found} with, {plain} without");
+    assert!(found > 128.0 * 1.1e-3, "its think time and local reads: {found}");
+    let totals = made.totals();
+    assert_eq!(totals.origin_bytes, 128.0 * CHUNK, "each chunk once");
+    assert!(totals.ahead_read > 64.0 * CHUNK && totals.promoted > 0, "{totals:?}");
+    assert_eq!(totals.read_errors, 0);
+}
+
+#[test]
+fn wrong_profile_costs_little() {
+    // It names the second half of the contents only, of a machine that reads the first.
+    let mut star = Star::new(4, 256, &[READER]);
+    star.profile = (128..256).rev().collect();
+    star.think = 0.001;
+    let mut made = star.make();
+    made.advance(10.0);
+    let totals = made.totals();
+    let wasted = totals.ahead_bytes - totals.ahead_read;
+    assert!(wasted <= totals.ahead_read + 4.0 * 1_048_576.0, "{totals:?}");
+}
+
+#[test]
+fn nothing_is_fetched_ahead_over_a_full_link_of_ones_own() {
+    let mut star = Star::new(4, 64, &[READER]);
+    star.profile = (0..64).collect();
+    star.extra = ExtraTraffic {
+        source: vec![1],
+        target: vec![READER],
+        left_share: LeftShare::Constant(0.2),
+        ..full_link()
+    };
+    let mut made = star.make();
+    made.advance(30.0);
+    assert_eq!(made.totals().ahead_bytes, 0.0);
+    assert_eq!(made.unfinished(), 0);
+}
+
+#[test]
+fn owner_that_reads_ahead_for_a_peer_puts_its_own_demand_first() {
+    // With one read of the origin at a time: what somebody waits for goes before 64 chunks ahead.
+    let with_classes = |classes: f64| {
+        let mut star = Star::new(3, 128, &[READER, 2]).with(&[
+            ("origin_reads", 1.0),
+            ("classes", classes),
+            ("sender_answers", 2.0),
+        ]);
+        star.profile = (64..128).collect();
+        let mut made = star.make();
+        made.advance(30.0);
+        let machines = made.machines();
+        assert!(machines.state.iter().all(|state| *state == MachineState::Ended));
+        machines.waited.iter().sum::<f64>()
+    };
+    assert!(with_classes(1.0) <= with_classes(0.0));
+}
+
+#[test]
+fn dead_owner_delays_no_read_ahead_for_ever() {
+    let mut made = ahead_of((0..128).collect(), &[]);
+    made.leave(1);
+    made.advance(60.0);
+    assert_eq!(made.totals().read_errors, 0);
+    assert_eq!(made.unfinished(), 0);
 }
