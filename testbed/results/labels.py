@@ -3,6 +3,7 @@
 LABELS = {
     "traffic.cv": "CV of the extra traffic",
     "traffic.mean": "mean extra traffic (MB/s)",
+    "network.origin": "rate of the origin",
     "machines.per_host": "machines per host",
     "boot_mean_s": "mean boot time (s)",
     "total_cv": "CV of all traffic",

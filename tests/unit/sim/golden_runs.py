@@ -57,6 +57,17 @@ POINTS: Mapping[str, list[Mapping[str, Any]]] = {
     "table-1": [{**_SHORT, "policy.weight_lambda": 1.67}],
     "tcp": [{**_SHORT, **_LOADED, "traffic.udp_share": 0.5}],
     "testbed-32": [{**_STAR, "network.origin": "200mbit"}],
+    "known-image": [{**_SHORT, **_UNEVEN}],
+    "new-image": [{**_SHORT, **_UNEVEN, "traffic.left_share": "measured"}],
+    "never-slower": [
+        {**_SHORT, **_LOADED, "network.origin": "4gbit", "traffic.asymmetry": 0.8},
+    ],
+    "never-slower-warm": [{**_SHORT, **_LOADED, "machines.per_host": 1}],
+    "rack-partners": [
+        {**_TREE, "traffic.rack_share": 0.8, "traffic.cv": 1.2, "traffic.mean": 40.0,
+         "timing.boot_at": 25.0},
+    ],
+    "wrong-profile": [{**_SHORT, **_UNEVEN}],
     "processors": [{**_SHORT, **_UNEVEN, "network.cpu": 30.0}],
     "bounded": [{**_SHORT, **_UNEVEN, "machines.capacity_chunks": 96, "machines.warm": True}],
     "deadlines": [
