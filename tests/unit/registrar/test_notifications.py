@@ -14,7 +14,7 @@ from oslo_messaging._drivers import impl_rabbit
 from acstor.conf import loading
 from acstor.registrar import notifications
 from acstor.registrar.notifications import ImageNotifications
-from acstor.rpc import transport
+from acstor.rpc import notification_listener, transport
 from testbed.fixtures.conditions import wait_for
 
 Listen = Callable[[], tuple[ImageNotifications, list[tuple[str, str]]]]
@@ -150,7 +150,7 @@ def test_broker_that_goes_is_told_once_and_its_return_is_noticed(
 ) -> None:
     returned: list[bool] = []
     driver = impl_rabbit.LOG
-    watch = notifications._BrokerWatch(lambda: returned.append(True))
+    watch = notification_listener.BrokerWatch(lambda: returned.append(True))
     with caplog.at_level(logging.INFO), contextlib.ExitStack() as watching:
         watch.watch()
         watching.callback(watch.leave)
