@@ -52,6 +52,7 @@ class ImageLinksReconciler:
     :param conf: the agent's checked configuration.
     :param known: what was known at the end of the process before.
     :param count_links: told the number of links by state after each pass.
+    :param local_files: returns the ids of the images whose links may lead to local files.
     :param files: changes Nova's directories.
     :param clock: monotonic seconds.
     """
@@ -64,12 +65,14 @@ class ImageLinksReconciler:
         known: KnownLinks,
         *,
         count_links: LinkCounts = lambda counts: None,
+        local_files: Callable[[], frozenset[str]] = frozenset,
         files: FileOperations | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._conf = conf
         self._files = files or FileOperations()
         self._count_links = count_links
+        self._local_files = local_files
         self._clock = clock
         self._keeper = LinkKeeper(known, conf.image_links.scan_interval, clock)
         self._known_path = known_links.path_in(conf.state_path)
@@ -81,6 +84,7 @@ class ImageLinksReconciler:
         self._desired: DesiredLinks | None = None
         self._busy_with: DesiredLinks | None = None
         self._busy_since = 0.0
+        self._unsettled_local: frozenset[str] = frozenset()
         self._done = _Done()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="image-links", daemon=True)
@@ -136,6 +140,27 @@ class ImageLinksReconciler:
             report.users, report.unknown_bases, report.is_use_known, report.round, report.epoch
         )
 
+    def follow_local_files(self, local_files: Callable[[], frozenset[str]]) -> None:
+        """Have links lead to the local files of the images that ``local_files`` returns."""
+        self._local_files = local_files
+
+    def base_directory(self) -> str | None:
+        """Return Nova's directory of base files; None: nobody has looked yet."""
+        with self._condition:
+            report = self._done.report
+        return None if report is None else report.known.base_directory or None
+
+    def local_links(self) -> frozenset[str] | None:
+        """Return the images whose links lead to local files, or are being led there just now.
+
+        None: nobody has looked yet.
+        """
+        with self._condition:
+            if self._done.report is None:
+                return None
+            underway = [each.local for each in (self._busy_with, self._desired) if each is not None]
+            return self._done.report.local.union(self._unsettled_local, *underway)
+
     # The look at the links
 
     def reconcile_links(self, desired: DesiredLinks) -> LinkReport:
@@ -183,6 +208,11 @@ class ImageLinksReconciler:
             with self._condition:
                 self._done = done
                 self._busy_with = None
+                # A pass that failed may have moved links before, and has told of none.
+                is_settled = done.failure is None
+                self._unsettled_local = (
+                    frozenset() if is_settled else self._unsettled_local | desired.local
+                )
 
     def _next(self) -> DesiredLinks | None:
         with self._condition:
@@ -207,6 +237,7 @@ class ImageLinksReconciler:
             closed=frozenset() if registered is None else snapshot.closed & registered,
             round=0 if registered is None else snapshot.round,
             epoch="" if registered is None else snapshot.epoch,
+            local=self._local_files(),
         )
 
     def refusal(self) -> str | None:

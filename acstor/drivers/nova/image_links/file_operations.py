@@ -60,7 +60,7 @@ class FileOperations:
             os.rmdir(name, dir_fd=directory)
 
     def rename(self, former: str, path: str) -> None:
-        """Rename a directory; an empty one that is there already is replaced."""
+        """Rename a link, or a directory; a link, or an empty one, that is there is replaced."""
         with (
             opened_parent(former) as (former_directory, former_name),
             opened_parent(path) as (directory, name),

@@ -49,6 +49,8 @@ class DesiredLinks:
     """The withdrawal round that asks for it; the overlays are looked at anew for each."""
     epoch: str = ""
     """Epoch of ``round``."""
+    local: frozenset[str] = frozenset()
+    """Images whose link is to lead to their local file; those of all others lead to the mount."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class LinkReport:
     needed: frozenset[str] = frozenset()
     """Images that must stay attached: those in use, and those with a link."""
     problems: Mapping[str, str] = field(default_factory=dict)
+    local: frozenset[str] = frozenset()
+    """Images whose link leads to their local file."""
 
 
 class LinkKeeper:
@@ -150,6 +154,7 @@ class LinkKeeper:
             epoch=self._epoch,
             needed=self._used | planter.planted_images(),
             problems=problems,
+            local=planter.local_images(),
         )
 
     def _outcome(
@@ -167,7 +172,7 @@ class LinkKeeper:
         if refusal is None and (is_registered or image_id in self._used):
             outcome = self._with_link(planter, desired, image_id, found)
             if not is_registered and outcome.event is LinkEvent.PLANT:
-                return Outcome(LinkEvent.KEEP, IN_USE)
+                return Outcome(LinkEvent.KEEP, IN_USE, is_local=outcome.is_local)
             return outcome
         outcome = planter.remove(
             image_id,
@@ -187,7 +192,10 @@ class LinkKeeper:
             return Outcome(LinkEvent.NOT_READY, "its head and tail are not pinned yet")
         if found is not None and found.event is not LinkEvent.PLANT:
             return found
-        return planter.plant(image_id)
+        to_local = image_id in desired.local
+        if found is not None and found.is_local and image_id not in desired.attached:
+            return found  # what it would be moved back to is not there
+        return planter.plant(image_id, to_local=to_local)
 
     def _forget_later_rounds(self, desired: DesiredLinks) -> None:
         """Forget what was done for rounds that a restored or lost ref has undone."""

@@ -1,4 +1,4 @@
-"""Removing all links of a host, for taking ACStor off it."""
+"""Removing all links of a host, and the local files that they led to, for taking ACStor off it."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.known_links import KnownLink, KnownLinks
 from acstor.drivers.nova.image_links.link_keeper import why_kept
 from acstor.drivers.nova.image_links.link_states import LinkEvent, LinkState
+from acstor.drivers.nova.image_links.local_directory import LocalDirectory, file_name
 from acstor.drivers.nova.image_links.only_linker import OnlyLinker
 from acstor.drivers.nova.image_links.planting import Planter
 
@@ -44,6 +45,7 @@ def remove_all(conf: cfg.ConfigOpts) -> list[Removal]:
             _remove(settings, planter, image_id) for image_id in sorted(planter.planted_images())
         ]
         _note(conf, settings, removals)
+        _remove_files(LocalDirectory(settings.base_directory), planter.local_images())
         return removals
     finally:
         only.give_up()
@@ -57,6 +59,14 @@ def _remove(settings: nova_settings.NovaSettings, planter: Planter, image_id: st
         return Removal(image_id, path, False, str(error))
     is_removed = outcome.event not in (LinkEvent.KEEP, LinkEvent.LOCKED)
     return Removal(image_id, path, is_removed, "" if is_removed else outcome.reason)
+
+
+def _remove_files(directory: LocalDirectory, linked: frozenset[str]) -> None:
+    """Remove every local file that no link leads to; guests that have one open go on with it."""
+    kept = {file_name(image_id) for image_id in linked}
+    for name in directory.names():
+        if name not in kept:
+            directory.remove(name)
 
 
 def _note(

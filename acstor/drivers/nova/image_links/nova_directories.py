@@ -50,7 +50,12 @@ class NovaDirectories:
 
     def sweep(self) -> None:
         """Remove what was made under a temporary name by a run that was killed."""
-        for directory in (self._settings.instances_path, self._settings.lock_directory):
+        settings = self._settings
+        for directory in (
+            settings.instances_path,
+            settings.lock_directory,
+            settings.base_directory,
+        ):
             try:
                 names = os.listdir(directory)
             except FileNotFoundError:
@@ -71,6 +76,10 @@ class NovaDirectories:
             return self._files.open_file(path)
         except FileNotFoundError:
             return None
+
+    def temporary_link(self, name: str) -> str:
+        """Return the path of a link that is to take the place of a base file's."""
+        return os.path.join(self._settings.base_directory, self._temporary + name)
 
     def give(self, path: str, owner: os.stat_result) -> None:
         """Give what is at ``path`` to the owner of something else, if it is not theirs already."""

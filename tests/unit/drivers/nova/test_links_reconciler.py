@@ -1,5 +1,6 @@
 """The reconciler: what the agent's looks ask of the links, and are told."""
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from acstor.control.client import AdminClient
 from acstor.drivers.nova.image_links import known_links, overlay_scan
 from acstor.drivers.nova.image_links.file_operations import FileOperations
 from acstor.drivers.nova.image_links.known_links import KnownLinks
+from acstor.drivers.nova.image_links.local_directory import local_path
 from acstor.drivers.nova.image_links.only_linker import OnlyLinker
 from acstor.origin.faulty import FaultyOrigin
 from acstor.origin.memory import MemoryOrigin
@@ -257,6 +259,53 @@ def test_links_are_removed_when_they_are_turned_off(make_conf: MakeConf, nova: N
     assert nova.link(OTHER).is_symlink()
     assert second.reconciler.images_needed() == frozenset({OTHER})
     second.reconciler.stop(10)
+
+
+def add_local_file(nova: NovaHost) -> None:
+    path = pathlib.Path(local_path(str(nova.base), IMAGE))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"whole")
+
+
+def test_links_to_local_files_are_told(deployed: Deployed, nova: NovaHost) -> None:
+    wanted: set[str] = set()
+    deployed.reconciler.follow_local_files(lambda: frozenset(wanted))
+    assert deployed.reconciler.local_links() is None
+    assert deployed.reconciler.base_directory() is None
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.base_directory() == str(nova.base)
+    assert deployed.reconciler.local_links() == frozenset()
+    add_local_file(nova)
+    wanted.add(IMAGE)
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.local_links() == {IMAGE}
+    assert os.readlink(nova.link(IMAGE)) == local_path(str(nova.base), IMAGE)
+    wanted.clear()
+    deployed.reconcile({IMAGE})
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.local_links() == frozenset()
+
+
+def test_link_that_a_failed_pass_may_have_moved_counts(
+    deployed: Deployed, nova: NovaHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the file would be removed under it."""
+    wanted = {IMAGE}
+    deployed.reconcile({IMAGE})
+    add_local_file(nova)
+    deployed.reconciler.follow_local_files(lambda: frozenset(wanted))
+
+    def fail(path: str, known: KnownLinks) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(known_links, "save", fail)
+        deployed.reconcile({IMAGE})
+        wanted.clear()
+        assert deployed.reconciler.local_links() == {IMAGE}
+    deployed.reconcile({IMAGE})
+    deployed.reconcile({IMAGE})
+    assert deployed.reconciler.local_links() == frozenset()
 
 
 def test_damaged_memory_is_made_anew(make_conf: MakeConf, tmp_path: pathlib.Path) -> None:
