@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use acstor_readpath::{ReadError, Segment, TryRead};
+use acstor_readpath::{BlockView, ReadError, Segment, TryRead};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -30,6 +30,15 @@ pub(crate) struct ReadRequest {
     pub(crate) handle: u64,
     pub(crate) offset: u64,
     pub(crate) size: usize,
+    /// False if nothing is to be learnt of it, since no guest reads.
+    pub(crate) is_recorded: bool,
+}
+
+impl ReadRequest {
+    /// The view to read instead of the file's own; `None`: there is none.
+    fn other_view(&self, file: &File) -> Option<Arc<dyn BlockView>> {
+        if self.is_recorded { None } else { file.view.unrecorded() }
+    }
 }
 
 /// Result of a read that waited.
@@ -50,7 +59,8 @@ pub(crate) fn read(dispatch: &Arc<Dispatch>, header: RequestHeader, request: Rea
         }
         return fail(dispatch, header.unique, libc::ESTALE);
     };
-    match file.view.try_read(request.offset, request.size) {
+    let other = request.other_view(&file);
+    match other.as_deref().unwrap_or(&*file.view).try_read(request.offset, request.size) {
         Ok(TryRead::Ready(segments)) => {
             if !is_exact(&file, request, &segments) {
                 bump(&dispatch.stats.read_miscounted);
@@ -92,7 +102,7 @@ fn wait(
     else {
         return spawn(pending, header, request, file);
     };
-    let view = file.view.clone();
+    let view = request.other_view(file).unwrap_or_else(|| file.view.clone());
     let file = file.clone();
     let done = move |segments: Option<Vec<Segment>>| {
         let Some(segments) = segments else {
@@ -186,7 +196,8 @@ async fn read_once(
     let Ok(_permit) = dispatch.permits.acquire().await else {
         return Ok(Waited::Errno(libc::EIO));
     };
-    let segments = file.view.read(request.offset, request.size).await?;
+    let view = request.other_view(file).unwrap_or_else(|| file.view.clone());
+    let segments = view.read(request.offset, request.size).await?;
     Ok(checked(dispatch, file, request, segments))
 }
 

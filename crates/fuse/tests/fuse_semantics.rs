@@ -14,7 +14,7 @@ use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -101,6 +101,27 @@ fn test_direct_reads_reach_the_view() {
     let mut buffer = support::Aligned::new(4096);
     assert_eq!(file.read_at(buffer.get(), SIZE).unwrap(), 512, "cut at the end");
     assert_eq!(file.read_at(buffer.get(), SIZE + 4096).unwrap(), 0);
+}
+
+/// "A file opened with O_NOATIME, which needs root, is read for no guest: the open is no boot, and
+/// nothing is learnt from its reads."
+#[test]
+fn test_reads_without_atime_are_of_no_guest() {
+    let mounted = Mounted::new();
+    let view = mounted.attach(1, SIZE);
+    let counts = || {
+        let knobs = &view.knobs;
+        (knobs.boots.load(Ordering::SeqCst), knobs.unrecorded.load(Ordering::SeqCst))
+    };
+    let mut options = OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NOATIME | libc::O_DIRECT);
+    let file = file.open(mounted.path(1)).unwrap();
+    read_checked(&file, 0, 4096).unwrap();
+    let (boots, unrecorded) = counts();
+    assert_eq!(boots, 0);
+    assert!(unrecorded > 0);
+    read_checked(&mounted.open_direct(1), 0, 4096).unwrap();
+    assert_eq!(counts(), (1, unrecorded));
 }
 
 /// "Every read returns exactly the bytes of the disk: any offset, any length, holes included."

@@ -20,6 +20,7 @@ pub(crate) mod wanted_chunks;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use acstor_store::ChunkGuard;
 use bytes::Bytes;
@@ -118,6 +119,12 @@ pub trait BlockView: Send + Sync + 'static {
 
     /// Notes that a handle that was opened is closed.
     fn closed(&self) {}
+
+    /// Returns the same disk for a reader that is no guest, such as one that copies all of it: nothing is
+    /// learnt from its reads, neither of boots nor of streams. `None`: nothing is learnt here anyway.
+    fn unrecorded(&self) -> Option<Arc<dyn BlockView>> {
+        None
+    }
 
     /// Returns what is to be waited for before the first read of a disk that was opened; `None`: nothing.
     /// A view that was not prepared can be read all the same: the read then waits for it.

@@ -126,6 +126,8 @@ pub enum Operation<'a> {
         offset: u64,
         /// Number of bytes.
         size: u32,
+        /// Flags of the open(2) that it reads by.
+        flags: u32,
     },
     /// The last close of an open file.
     Release {
@@ -215,7 +217,8 @@ fn parse_operation(code: u32, body: &[u8]) -> Result<Operation<'_>, ParseError> 
         opcode::OPEN => Operation::Open { flags: take::<abi::OpenIn>(code, body)?.flags },
         opcode::READ => {
             let read: abi::ReadIn = take(code, body)?;
-            Operation::Read { handle: read.fh, offset: read.offset, size: read.size }
+            let (handle, offset) = (read.fh, read.offset);
+            Operation::Read { handle, offset, size: read.size, flags: read.flags }
         }
         opcode::RELEASE => Operation::Release { handle: take::<abi::ReleaseIn>(code, body)?.fh },
         opcode::OPENDIR => Operation::OpenDir,

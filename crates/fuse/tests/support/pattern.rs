@@ -87,6 +87,10 @@ pub struct Knobs {
     pub cut: Mutex<Option<File>>,
     /// Reads that reached the view.
     pub reads: AtomicU64,
+    /// Opens that the view was told of.
+    pub boots: AtomicU64,
+    /// Times that a view of which nothing is learnt was asked for.
+    pub unrecorded: AtomicU64,
 }
 
 /// A disk of computed content, from memory or from a chunk store.
@@ -181,6 +185,15 @@ impl BlockView for PatternView {
             tokio::time::sleep(delay).await;
             Ok(())
         }))
+    }
+
+    fn opened(&self) {
+        self.knobs.boots.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn unrecorded(&self) -> Option<Arc<dyn BlockView>> {
+        self.knobs.unrecorded.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::new(self.clone()))
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError> {

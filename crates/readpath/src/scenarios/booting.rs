@@ -41,6 +41,10 @@ async fn test_only_reads_of_front_ends_count() {
     assert!(matches!(read, TryRead::Ready(_)));
     view.try_read(899 * CHUNK as u64 + 5, 2 * CHUNK).unwrap();
     view.try_read(900 * CHUNK as u64, CHUNK).unwrap();
+    // Who copies all of it is no guest.
+    let copying = view.unrecorded().unwrap();
+    copying.try_read(810 * CHUNK as u64, CHUNK).unwrap();
+    copying.read(820 * CHUNK as u64, CHUNK).await.unwrap();
     tokio::time::sleep(WINDOW).await;
     view.try_read(500 * CHUNK as u64, CHUNK).unwrap();
     let seen = host.path.working_set(&image.id()).unwrap();

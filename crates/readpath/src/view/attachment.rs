@@ -143,7 +143,7 @@ impl Attachment {
     ) -> Result<DiskView, ManifestFault> {
         let records = self.records.clone();
         let disk = Disk::new(manifest, &sources.config, records, sources.page_fetches.clone())?;
-        Ok(DiskView { disk: Arc::new(disk), sources: sources.clone() })
+        Ok(DiskView { disk: Arc::new(disk), sources: sources.clone(), is_recorded: true })
     }
 
     pub(crate) fn id(&self) -> DiskId {

@@ -12,7 +12,6 @@ use crate::view::attachment::Attachment;
 use crate::view::disk::Disk;
 use crate::view::disk_manifest::DiskManifest;
 use crate::view::disk_shape::DiskShape;
-use crate::view::disk_view::DiskView;
 use crate::view::manifest_source::ManifestSource;
 use crate::view::offered_view::OfferedView;
 use crate::{BlockView, ReadPathError, limits};
@@ -64,7 +63,7 @@ impl Attachments {
         let view = attachment.bring(manifest, &self.sources)?;
         self.sources.attached.notify_one();
         // One of its own: that the disk is held is how the attachment knows that it is in use.
-        Ok(Arc::new(DiskView { disk: view.disk.clone(), sources: self.sources.clone() }))
+        Ok(Arc::new(view.again(true)))
     }
 
     /// Attaches a disk whose manifest `source` gives when it is needed.
@@ -83,7 +82,7 @@ impl Attachments {
             }
         };
         self.sources.attached.notify_one();
-        Ok(Arc::new(OfferedView { attachment, sources: self.sources.clone() }))
+        Ok(Arc::new(OfferedView { attachment, sources: self.sources.clone(), is_recorded: true }))
     }
 
     /// Finds the attachment of a disk, or enters the one that is made.

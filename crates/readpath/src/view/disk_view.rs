@@ -28,6 +28,8 @@ use crate::{
 pub(crate) struct DiskView {
     pub(crate) disk: Arc<Disk>,
     pub(crate) sources: Arc<Sources>,
+    /// True if its reads are those of guests, of which boots and streams are learnt.
+    pub(crate) is_recorded: bool,
 }
 
 /// Chunks and bytes per tier of one read.
@@ -89,6 +91,50 @@ fn push(segments: &mut Vec<Segment>, segment: Segment) {
 }
 
 impl DiskView {
+    /// Another view of the same disk.
+    pub(crate) fn again(&self, is_recorded: bool) -> DiskView {
+        DiskView { disk: self.disk.clone(), sources: self.sources.clone(), is_recorded }
+    }
+
+    fn note_read(&self, offset: u64, len: usize) {
+        if self.is_recorded {
+            self.disk.note_read(offset, len);
+        }
+    }
+
+    /// Tells the read-ahead along a profile of a read; returns whether that knows what comes next.
+    #[inline]
+    fn note_ahead(&self, offset: u64, len: usize) -> bool {
+        if !self.is_recorded || len == 0 {
+            return false;
+        }
+        let size = self.disk.shape.chunk_size;
+        let (first, last) = (size.index_of(offset), size.index_of(offset + len as u64 - 1));
+        self.disk.records.read_aheads.note(&self.sources, first, last)
+    }
+
+    /// Notes that what a read wanted is on this host, and fetches what comes next.
+    fn follow_hit(&self, offset: u64, len: usize) {
+        if !self.note_ahead(offset, len) {
+            self.follow_stream(offset, len);
+        }
+    }
+
+    /// Fetches what a sequential reader reads next, where no profile leads it.
+    fn follow_stream(&self, offset: u64, len: usize) {
+        if self.is_recorded {
+            let update = self.disk.streams.note_hit(offset, len);
+            Prefetcher(&self.sources).follow(&self.disk, update);
+        }
+    }
+
+    fn follow_miss(&self, offset: u64, len: usize) {
+        if self.is_recorded {
+            let update = self.disk.streams.note_miss(offset, len);
+            Prefetcher(&self.sources).follow(&self.disk, update);
+        }
+    }
+
     fn at_hand(&self, piece: &Piece) -> AtHand {
         let digest = match self.disk.digest_at_hand(piece.index) {
             Ok(Some(digest)) => digest,
@@ -121,7 +167,7 @@ impl DiskView {
         let begin = Instant::now();
         let deadline = self.sources.clock.now() + self.sources.config.read_deadline;
         let len = self.check_len(offset, len)?;
-        self.disk.note_read(offset, len);
+        self.note_read(offset, len);
         let is_led = self.note_ahead(offset, len);
         let wants = self.wants(offset, len, deadline).await?;
         let slots = self.join_or_start(offset, len, &wants, deadline);
@@ -131,13 +177,11 @@ impl DiskView {
         let mut waiting = None;
         if slots.iter().any(|(_, slot)| matches!(slot, Slot::Waiting(_))) {
             if !is_led {
-                let update = self.disk.streams.note_miss(offset, len);
-                Prefetcher(&self.sources).follow(&self.disk, update);
+                self.follow_miss(offset, len);
             }
             waiting = Some(self.sources.waiting_reads.enter());
         } else if is_on_disk && !is_led {
-            let update = self.disk.streams.note_hit(offset, len);
-            Prefetcher(&self.sources).follow(&self.disk, update);
+            self.follow_stream(offset, len);
         }
         let result = self.collect(offset, len, slots, begin, deadline).await;
         drop(waiting);
@@ -258,31 +302,12 @@ impl DiskView {
 
     /// Notes a read that was read from the disk.
     fn note_from_disk(&self, offset: u64, len: usize, piece: Piece, begin: Instant) {
-        self.disk.note_read(offset, len);
+        self.note_read(offset, len);
         let mut tally = Tally::default();
         tally.add(Tier::Store, len);
         tally.count(&self.sources, len);
         self.note_hits(offset, len, begin, &[(piece, Tier::Store)]);
         self.follow_hit(offset, len);
-    }
-
-    /// Tells the read-ahead along a profile of a read; returns whether that knows what comes next.
-    #[inline]
-    fn note_ahead(&self, offset: u64, len: usize) -> bool {
-        if len == 0 {
-            return false;
-        }
-        let size = self.disk.shape.chunk_size;
-        let (first, last) = (size.index_of(offset), size.index_of(offset + len as u64 - 1));
-        self.disk.records.read_aheads.note(&self.sources, first, last)
-    }
-
-    /// Follows a read that hit, for what to fetch next.
-    fn follow_hit(&self, offset: u64, len: usize) {
-        if !self.note_ahead(offset, len) {
-            let update = self.disk.streams.note_hit(offset, len);
-            Prefetcher(&self.sources).follow(&self.disk, update);
-        }
     }
 
     async fn collect(
@@ -392,7 +417,7 @@ impl BlockView for DiskView {
                 tiers.push((piece, tier));
             }
         }
-        self.disk.note_read(offset, len);
+        self.note_read(offset, len);
         tally.count(&self.sources, len);
         if let Some(begin) = begin {
             self.note_hits(offset, len, begin, &tiers);
@@ -402,7 +427,7 @@ impl BlockView for DiskView {
     }
 
     fn read(&self, offset: u64, len: usize) -> ReadFuture {
-        let view = DiskView { disk: self.disk.clone(), sources: self.sources.clone() };
+        let view = self.again(self.is_recorded);
         Box::pin(async move { view.read_waiting(offset, len).await })
     }
 
@@ -410,7 +435,7 @@ impl BlockView for DiskView {
         let begin = Instant::now();
         let len = self.disk.clip(offset, len);
         let Some((piece, digest, part)) = self.only_on_disk(offset, len) else { return done(None) };
-        let view = DiskView { disk: self.disk.clone(), sources: self.sources.clone() };
+        let view = self.again(self.is_recorded);
         let start = piece.start - part.start;
         let then = move |content: Option<Bytes>| {
             let Some(content) = content else { return done(None) };
@@ -429,6 +454,10 @@ impl BlockView for DiskView {
 
     fn closed(&self) {
         self.disk.records.read_aheads.closed();
+    }
+
+    fn unrecorded(&self) -> Option<Arc<dyn BlockView>> {
+        Some(Arc::new(self.again(false)))
     }
 
     fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {

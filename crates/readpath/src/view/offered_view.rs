@@ -14,6 +14,8 @@ use crate::{BlockView, ExtentKind, ReadDone, ReadError, ReadFuture, TryRead};
 pub(crate) struct OfferedView {
     pub(crate) attachment: Arc<Attachment>,
     pub(crate) sources: Arc<Sources>,
+    /// As that of [`DiskView`](crate::view::disk_view::DiskView).
+    pub(crate) is_recorded: bool,
 }
 
 impl BlockView for OfferedView {
@@ -35,6 +37,11 @@ impl BlockView for OfferedView {
         self.attachment.records.read_aheads.closed();
     }
 
+    fn unrecorded(&self) -> Option<Arc<dyn BlockView>> {
+        let (attachment, sources) = (self.attachment.clone(), self.sources.clone());
+        Some(Arc::new(OfferedView { attachment, sources, is_recorded: false }))
+    }
+
     fn prepare(&self) -> Option<PrepareFuture> {
         if self.attachment.at_hand().is_some() {
             return None;
@@ -47,26 +54,25 @@ impl BlockView for OfferedView {
 
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, ReadError> {
         match self.attachment.view.load().as_ref() {
-            Some(view) => view.try_read(offset, len),
+            Some(view) if self.is_recorded => view.try_read(offset, len),
+            Some(view) => view.again(false).try_read(offset, len),
             None => Ok(TryRead::WouldWait),
         }
     }
 
     fn read(&self, offset: u64, len: usize) -> ReadFuture {
         let (attachment, sources) = (self.attachment.clone(), self.sources.clone());
+        let is_recorded = self.is_recorded;
         Box::pin(async move {
-            sources
-                .manifest_loads
-                .load(&sources, &attachment, Priority::Guest)
-                .await?
-                .read(offset, len)
-                .await
+            let loaded =
+                sources.manifest_loads.load(&sources, &attachment, Priority::Guest).await?;
+            loaded.again(is_recorded).read(offset, len).await
         })
     }
 
     fn start_read(&self, offset: u64, len: usize, done: ReadDone) {
         match self.attachment.view.load().as_ref() {
-            Some(view) => view.start_read(offset, len, done),
+            Some(view) => view.again(self.is_recorded).start_read(offset, len, done),
             None => done(None),
         }
     }

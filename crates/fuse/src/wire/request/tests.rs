@@ -22,7 +22,7 @@ fn a_read_is_taken_apart() {
     let request = Request::parse(&bytes).unwrap();
     assert_eq!(request.header.unique, 8 | 1 << 63, "the resend bit is part of the number");
     assert_eq!((request.header.inode, request.header.pid), (9, 10));
-    let Operation::Read { handle: 1, offset, size: 3 } = request.operation else {
+    let Operation::Read { handle: 1, offset, size: 3, flags: 4 } = request.operation else {
         panic!("{request:?}");
     };
     assert_eq!(offset, 2 << 40);
