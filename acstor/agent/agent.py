@@ -241,6 +241,8 @@ class Agent:
                     pinned=self._pinner.pinned(status.get("started_at") if status else None),
                     kept=frozenset(images.kept) if images else frozenset(),
                     unverified=frozenset(images.unverified) if images else frozenset(),
+                    whole=frozenset(images.whole) if images else frozenset(),
+                    whole_pinned=self._pinner.whole(status.get("started_at") if status else None),
                 ),
                 problems,
             )

@@ -9,6 +9,7 @@ from acstor.agent.preload_endpoint import PreloadEndpoint
 from acstor.agent.reconciler import Reconciler
 from acstor.agent.reconcilers import image_links
 from acstor.agent.reconcilers.host_state import HostStateReconciler
+from acstor.agent.reconcilers.local_files import assembly as local_files
 from acstor.agent.reconcilers.preloading import Preloading
 from acstor.agent.reconcilers.working_sets import WorkingSets
 from acstor.agent.volume_endpoint import VolumeEndpoint
@@ -31,10 +32,17 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
     )
     link_speed = _LinkSpeed()
     links = image_links.build(conf, metrics.set_links)
+    preloading = _preloading(conf, metrics, link_speed)
+    files = None
+    if links is not None:
+        files = local_files.build(
+            conf, links, preloading.kept_whole, metrics.set_local_files, metrics.note_local_file
+        )
     return (
         *((links,) if links is not None else ()),
         working_sets,
-        _preloading(conf, metrics, link_speed),
+        preloading,
+        *((files,) if files is not None else ()),
         _host_state(conf, metrics, lambda: working_sets.coverage, link_speed),
     )
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
+from acstor.agent.reconcilers.local_files.known_files import KnownFile
+from acstor.agent.reconcilers.local_files.states import LocalFileState
 from acstor.agent.states import AgentState
 from acstor.cluster.ring.decision import Decision
 from acstor.preload.admitted_preload import AdmittedPreload
@@ -45,6 +47,9 @@ PRELOADS = "acstor_agent_preloads"
 PRELOADS_LATE = "acstor_agent_preloads_late"
 PRELOAD_REMAINING = "acstor_agent_preload_remaining_bytes"
 IMAGE_LINKS = "acstor_agent_image_links"
+LOCAL_FILES = "acstor_agent_local_files"
+LOCAL_FILE_BYTES = "acstor_agent_local_file_bytes"
+LOCAL_FILE_JOBS = "acstor_agent_local_file_jobs"
 EXTRA_TRAFFIC = "acstor_agent_extra_traffic_bytes_per_second"
 MOVED_TRAFFIC = "acstor_agent_moved_traffic_bytes_per_second"
 LINK_SPEED = "acstor_agent_link_bytes_per_second"
@@ -83,6 +88,9 @@ ALL = (
     PRELOADS_LATE,
     PRELOAD_REMAINING,
     IMAGE_LINKS,
+    LOCAL_FILES,
+    LOCAL_FILE_BYTES,
+    LOCAL_FILE_JOBS,
     EXTRA_TRAFFIC,
     MOVED_TRAFFIC,
     LINK_SPEED,
@@ -169,6 +177,16 @@ class AgentMetrics:
         self._image_links = prometheus_client.Gauge(
             IMAGE_LINKS, "Links in Nova's image cache, by state", ["state"], registry=registry
         )
+        self._local_files = prometheus_client.Gauge(
+            LOCAL_FILES, "Local files of images, by state", ["state"], registry=registry
+        )
+        self._local_file_bytes = prometheus_client.Gauge(
+            LOCAL_FILE_BYTES, "Bytes that local files of images take", registry=registry
+        )
+        self.local_file_jobs = prometheus_client.Counter(
+            LOCAL_FILE_JOBS, "Local files that were made, failed, damaged or removed",
+            ["outcome"], registry=registry,
+        )  # fmt: skip
         self._extra_traffic = prometheus_client.Gauge(
             EXTRA_TRAFFIC, "Traffic of the host that ACStor did not cause, NaN: not known",
             ["direction"], registry=registry,
@@ -308,6 +326,18 @@ class AgentMetrics:
         """Note the number of links in Nova's image cache by state."""
         for state, count in counts.items():
             self._image_links.labels(state).set(count)
+
+    def note_local_file(self, outcome: str) -> None:
+        """Count what became of a local file: ``made``, ``failed``, ``damaged`` or ``removed``."""
+        self.local_file_jobs.labels(outcome).inc()
+
+    def set_local_files(self, known_files: Iterable[KnownFile]) -> None:
+        """Note the local files."""
+        found = list(known_files)
+        for state in LocalFileState:
+            count = sum(each.state is state for each in found)
+            self._local_files.labels(state.value).set(count)
+        self._local_file_bytes.set(sum(each.data_bytes for each in found))
 
     def set_coverage(self, coverage: Mapping[str, float]) -> None:
         """Note the shares of working sets that this host holds, by image."""

@@ -48,6 +48,10 @@ class HostSnapshot:
     needs them (:class:`ImageUser`); or although their records are not believed any more."""
     unverified: frozenset[str] = frozenset()
     """Ids of the images whose records are not believed: no new use of them may become possible."""
+    whole: frozenset[str] = frozenset()
+    """Ids of the images of which this host is to keep every chunk (``acstor_pin=true``)."""
+    whole_pinned: frozenset[str] = frozenset()
+    """Those of ``whole`` of which the data-plane process of ``status`` has pinned every chunk."""
 
 
 class Reconciler(Protocol):

@@ -7,6 +7,9 @@ from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
 
 from acstor import exception
+from acstor.agent.reconcilers.local_files import assembly as local_files
+from acstor.agent.reconcilers.local_files import known_files
+from acstor.agent.reconcilers.local_files.states import LocalFileState
 from acstor.checks.host import NOT_COMPUTE, is_compute_host
 from acstor.checks.verdict import failure, failure_of, success, warning
 from acstor.drivers.nova.image_links import nova_settings
@@ -38,6 +41,30 @@ def check_image_links(conf: cfg.ConfigOpts) -> Result:
             "[image_links] nova_config_file"
         )
     return success(f"links are planted in {settings.base_directory}")
+
+
+def check_local_files(conf: cfg.ConfigOpts) -> Result:
+    """Check that local files can be made, and that those that were are in order."""
+    if not conf.local_files.enabled:
+        return success("[local_files] enabled = false: guests read images through the data plane")
+    if not conf.image_links.enabled:
+        return warning(
+            "[local_files] enabled = true has no effect: set [image_links] enabled = true as well"
+        )
+    try:
+        base = nova_settings.read(conf.image_links.nova_config_file).base_directory
+    except exception.AcstorError as error:
+        return failure_of(error)
+    refusal = local_files.refusal(base)
+    if refusal is not None:
+        return failure(f"no local files are made: {refusal}")
+    found = known_files.load(known_files.path_in(conf.state_path))
+    files = found.files if found else {}
+    for image_id, known in files.items():
+        if known.reason and known.state in (LocalFileState.WAITING, LocalFileState.UNLINKING):
+            return warning(f"local file of image {image_id} is {known.state}: {known.reason}")
+    linked = sum(known.state is LocalFileState.LINKED for known in files.values())
+    return success(f"{linked} of {len(files)} local files in use, below {base}")
 
 
 def check_host_name(conf: cfg.ConfigOpts) -> Result:

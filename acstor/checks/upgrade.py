@@ -45,6 +45,7 @@ OTHERS: tuple[tuple[str, Check], ...] = (
     ("QEMU", platform.check_qemu),
     ("libvirt", platform.check_libvirt),
     ("Image links", nova.check_image_links),
+    ("Local files", nova.check_local_files),
     ("Host name", nova.check_host_name),
     ("Nova's scheduler", nova.check_scheduler),
     ("libvirt for volumes", volumes.check_libvirt),

@@ -1,15 +1,20 @@
 """``acstor links ...``: the links of this host in Nova's image cache."""
 
 import argparse
+import datetime
 from typing import Any
 
 from cliff import lister
 
 from acstor import exception
+from acstor.agent.reconcilers.local_files import known_files
+from acstor.agent.reconcilers.local_files.known_files import KnownFiles
 from acstor.cli import deployment
+from acstor.cli.columns import Size
 from acstor.drivers.nova.image_links import known_links, link_removal
 from acstor.drivers.nova.image_links.base_names import base_name
 from acstor.drivers.nova.image_links.known_links import KnownLinks
+from acstor.drivers.nova.image_links.local_directory import local_path
 
 Table = tuple[tuple[str, ...], list[Any]]
 
@@ -44,6 +49,39 @@ class ListLinks(lister.Lister):
             for image_id, link in sorted(known.links.items())
         ]
         return ("Image", "Link", "State", "Reason"), rows
+
+
+class ListLocalFiles(lister.Lister):
+    """List the local files of this host, as the agent saw them last.
+
+    'linked': guests that start read the file, and nothing of ACStor is in the way. 'ready': the
+    link is moved to it soon. 'waiting': the reason says for what. 'unlinking': it is to go.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Return the table."""
+        conf = deployment.configuration(self.app)
+        known = known_files.load(known_files.path_in(conf.state_path)) or KnownFiles()
+        rows = [
+            (
+                image_id,
+                local_path(known.base_directory, image_id),
+                str(each.state),
+                Size(each.data_bytes),
+                _time(each.verified_at),
+                each.is_sealed,
+                each.reason,
+            )
+            for image_id, each in sorted(known.files.items())
+        ]
+        return ("Image", "File", "State", "Bytes", "Verified", "Sealed", "Reason"), rows
+
+
+def _time(posix_seconds: float) -> str | None:
+    if not posix_seconds:
+        return None
+    moment = datetime.datetime.fromtimestamp(posix_seconds, datetime.UTC)
+    return moment.isoformat(timespec="seconds")
 
 
 class RemoveLinks(lister.Lister):

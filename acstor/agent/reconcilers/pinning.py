@@ -154,6 +154,16 @@ class Pinner:
         with self._condition:
             return frozenset(self._done) if process == self._process else frozenset()
 
+    def whole(self, process: object) -> frozenset[str]:
+        """Return the ids of the images that are pinned whole.
+
+        :param process: as in :meth:`pinned`.
+        """
+        with self._condition:
+            if process != self._process:
+                return frozenset()
+            return frozenset(key for key, whole in self._whole.items() if whole.is_done)
+
     def problems(self) -> dict[str, str]:
         """Return, by image id, why images that should be pinned whole are not."""
         with self._condition:

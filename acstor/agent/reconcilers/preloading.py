@@ -191,6 +191,16 @@ class Preloading:
                 if image in {None, admitted.image}
             ]
 
+    def kept_whole(self) -> frozenset[str]:
+        """Return the ids of the images that are preloaded whole, and pinned."""
+        kept = {AdmittedPreloadState.DONE, AdmittedPreloadState.MISSED}
+        with self._condition:
+            return frozenset(
+                each.image
+                for each in self._admitted.values()
+                if each.pin and each.what is PreloadWhat.FULL and each.state in kept
+            )
+
     def give_up(self, image: str, admission_id: str | None = None) -> dict[str, object]:
         """Stop a preload; what it has brought stays, what it has pinned is let go.
 

@@ -7,9 +7,15 @@ import pytest
 from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Code
 
+from acstor.agent.reconcilers.local_files import known_files
+from acstor.agent.reconcilers.local_files.known_files import KnownFile, KnownFiles
+from acstor.agent.reconcilers.local_files.states import LocalFileState
 from acstor.checks import nova
+from acstor.origin import mounts
 from tests.unit.checks.conftest import Configure, text
 
+IMAGE = "00000000-0000-0000-0000-000000000001"
+OTHER = "00000000-0000-0000-0000-000000000002"
 SCHEDULER = """
 [filter_scheduler]
 weight_classes = nova.scheduler.weights.all_weighers,{weigher}
@@ -71,6 +77,43 @@ def test_links_that_are_off_are_a_warning(compute: cfg.ConfigOpts) -> None:
 def test_absent_instances_path_is_a_warning(linked: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
     (tmp_path / "nova" / "instances").rmdir()
     assert nova.check_image_links(linked).code is Code.WARNING
+
+
+@pytest.fixture
+def with_files(configure: Configure, linked: cfg.ConfigOpts) -> cfg.ConfigOpts:
+    return configure("[local_files]\nenabled = true\n")
+
+
+def test_local_files_that_are_off_are_fine(linked: cfg.ConfigOpts) -> None:
+    assert nova.check_local_files(linked).code is Code.SUCCESS
+
+
+def test_local_files_without_links_are_a_warning(configure: Configure) -> None:
+    conf = configure("[local_files]\nenabled = true\n")
+    assert nova.check_local_files(conf).code is Code.WARNING
+
+
+def test_local_file_that_cannot_be_made_is_a_warning(with_files: cfg.ConfigOpts) -> None:
+    assert text(nova.check_local_files(with_files)).startswith("0 of 0 local files")
+    waiting = KnownFile(LocalFileState.WAITING, "a" * 64, reason="there is no room")
+    linked = KnownFile(LocalFileState.LINKED, "a" * 64)
+    path = known_files.path_in(with_files.state_path)
+    known_files.save(path, KnownFiles("/base", {IMAGE: linked}))
+    assert text(nova.check_local_files(with_files)).startswith("1 of 1 local files")
+    known_files.save(path, KnownFiles("/base", {IMAGE: linked, OTHER: waiting}))
+    result = nova.check_local_files(with_files)
+    assert result.code is Code.WARNING
+    assert f"{OTHER} is waiting: there is no room" in text(result)
+
+
+def test_base_files_that_hosts_share_are_a_failure(
+    with_files: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = mounts.Mount("nfs4", "/", {})
+    monkeypatch.setattr(mounts, "find_mount", lambda path: shared)
+    result = nova.check_local_files(with_files)
+    assert result.code is Code.FAILURE
+    assert "nfs4" in text(result)
 
 
 def test_names_that_differ_are_a_warning(

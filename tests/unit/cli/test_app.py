@@ -18,7 +18,7 @@ from acstor.repository.repository import Repository
 
 COMMANDS = (
     "host list", "host show", "host drain", "host undrain", "host restart-dataplane",
-    "host stop-dataplane", "host forget", "links list", "links remove",
+    "host stop-dataplane", "host forget", "links list", "links files", "links remove",
     "ring show", "ring export", "ring analyze", "dataplane status", "dataplane images",
     "dataplane volumes",
     "trace start", "trace show", "trace stop", "top",
