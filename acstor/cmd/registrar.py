@@ -20,6 +20,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor import identity
     from acstor.http_server import metrics as metrics_endpoint
     from acstor.origin.opening import open_origin
+    from acstor.preload.image_caching import assembly as image_caching
     from acstor.registrar.image_service.opening import open_image_service
     from acstor.registrar.metrics import RegistrarMetrics
     from acstor.registrar.registration.child_registration import InChild
@@ -49,5 +50,14 @@ def _run(conf: cfg.ConfigOpts) -> int:
         conf, "registrar", text=metrics.text, is_healthy=service.is_healthy
     )
     confinement.warn_of_missing()
-    daemon.serve(service, endpoint, LOG)
+    caching = image_caching.build(
+        conf, lambda outcome: metrics.cached_images.labels(outcome.value).inc()
+    )
+    if caching is not None:
+        caching.start()
+    try:
+        daemon.serve(service, endpoint, LOG)
+    finally:
+        if caching is not None:
+            caching.stop()
     return 0

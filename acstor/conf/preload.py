@@ -59,6 +59,48 @@ OPTIONS = [
         max=300.0,
         help="Seconds that a host may take to answer a command.",
     ),
+    cfg.BoolOpt(
+        "nova_cache_images",
+        default=False,
+        help=(
+            "Whether the registrars preload an image whole on the hosts on which Nova is asked to "
+            "cache it ('openstack aggregate cache image'). They learn it from Nova's versioned "
+            "notifications: set [notifications] notification_format = both (or versioned) and "
+            "[oslo_messaging_notifications] driver = messagingv2 for nova-conductor. Needs "
+            "transport_url."
+        ),
+    ),
+    cfg.BoolOpt(
+        "nova_cache_pin",
+        default=False,
+        help=(
+            "Whether what is preloaded so is also pinned, until 'acstor preload stop': all pins "
+            "together have a quarter of each store."
+        ),
+    ),
+    cfg.ListOpt(
+        "nova_notification_topics",
+        default=["versioned_notifications"],
+        help=(
+            "Topics on which Nova sends its versioned notifications ([notifications] "
+            "versioned_notifications_topics in nova.conf)."
+        ),
+    ),
+    cfg.StrOpt(
+        "nova_notification_exchange",
+        default="nova",
+        help="Exchange on which Nova sends them (control_exchange in nova.conf).",
+    ),
+    cfg.StrOpt(
+        "nova_notification_pool",
+        default="acstor-image-caching",
+        regex=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z",
+        help=(
+            "Name of the queue that gets copies of them, the same for all registrars: each "
+            "notification is followed once. It keeps what arrives while none runs; delete it in "
+            "the broker when nova_cache_images is turned off again."
+        ),
+    ),
 ]
 
 

@@ -25,6 +25,7 @@ RECONCILIATIONS = "acstor_registrar_reconciliations"
 RECONCILED_AT = "acstor_registrar_last_reconciliation_timestamp_seconds"
 RECONCILIATION_SECONDS = "acstor_registrar_reconciliation_seconds"
 NOTIFICATIONS = "acstor_registrar_notifications"
+CACHED_IMAGES = "acstor_registrar_cached_images"
 REMOVALS = "acstor_registrar_removals"
 SILENT_HOSTS = "acstor_registrar_silent_hosts"
 ORIGIN_FREE_BYTES = "acstor_registrar_origin_free_bytes"
@@ -38,8 +39,9 @@ COMPACTION_WRITTEN_BYTES = "acstor_registrar_compaction_written_bytes"
 ALL = (
     LEADER, UP, IMAGES, RUNNING, REGISTRATIONS, REGISTRATION_SECONDS, READ_BYTES,
     DOWNLOADED_BYTES, STORED_BYTES, RECONCILIATIONS, RECONCILED_AT, RECONCILIATION_SECONDS,
-    NOTIFICATIONS, REMOVALS, SILENT_HOSTS, ORIGIN_FREE_BYTES, ORIGIN_RESERVED_BYTES, COLLECTIONS,
-    FREED_BYTES, COMPACTIONS, COMPACTED_BYTES, COMPACTION_WRITTEN_BYTES,
+    NOTIFICATIONS, CACHED_IMAGES, REMOVALS, SILENT_HOSTS, ORIGIN_FREE_BYTES,
+    ORIGIN_RESERVED_BYTES, COLLECTIONS, FREED_BYTES, COMPACTIONS, COMPACTED_BYTES,
+    COMPACTION_WRITTEN_BYTES,
 )  # fmt: skip
 
 _REGISTRATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
@@ -88,6 +90,10 @@ class RegistrarMetrics:
         self.notifications = prometheus_client.Counter(
             NOTIFICATIONS, "Notifications heard, by event", ["event"], registry=registry
         )
+        self.cached_images = prometheus_client.Counter(
+            CACHED_IMAGES, "Images that Nova was asked to cache, by outcome of the preload",
+            ["outcome"], registry=registry,
+        )  # fmt: skip
         self.removals = prometheus_client.Counter(
             REMOVALS, "Withdrawn images taken from the hosts", registry=registry
         )
