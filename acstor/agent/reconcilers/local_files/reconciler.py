@@ -160,8 +160,9 @@ class LocalFiles:
     def _problems(self) -> Iterator[tuple[str, str]]:
         if self._table.problem is not None:
             yield self.name, self._table.problem
-        if self._work.problem is not None:
-            yield self.name, self._work.problem
+        problem = self._work.refusal or self._work.problem
+        if problem is not None and self._is_enabled:
+            yield self.name, problem
         for image_id, known in self._table.files.items():
             if known.state is _S.WAITING and known.reason:
                 yield f"local file of image {image_id}", known.reason

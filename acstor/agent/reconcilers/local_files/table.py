@@ -39,6 +39,7 @@ class LocalFileTable:
         self._files = dict(known.files)
         self.problem: str | None = None
         """Reason for which the record could not be written; None: it was."""
+        on_change(self._files.values())
 
     @property
     def files(self) -> Mapping[str, KnownFile]:

@@ -106,7 +106,9 @@ class LocalFileWork:
         self.directory: str | None = None
         """Of Nova's base files."""
         self.problem: str | None = None
-        """Reason for which nothing can be done in the directory; None: there is none."""
+        """Failure of the last look at the directory; None: it went well."""
+        self.refusal: str | None = None
+        """Reason against local files in the directory; None: there is none."""
         self._table = table
         self._make_maker = make_maker
         self._load = load
@@ -126,7 +128,7 @@ class LocalFileWork:
         """Work beside these base files from now on."""
         self.directory = directory
         self._maker = self._make_maker(directory)
-        self.problem = None
+        self.problem = self.refusal = None
 
     def stop(self) -> None:
         """Have the job under way end soon."""
@@ -165,6 +167,8 @@ class LocalFileWork:
             self._note_failure(maker, job, f"{type(error).__name__}: {error}")
             return False
         self._failures.pop(job.key, None)
+        if not job.image_id:
+            self.problem = None
         return True
 
     # Jobs
@@ -189,7 +193,7 @@ class LocalFileWork:
             else:  # a link may lead to it
                 with self.condition:
                     self._table.find(found)
-        self.problem = None if self.directory is None else self._refuse(self.directory)
+        self.refusal = None if self.directory is None else self._refuse(self.directory)
 
     def _remove(self, maker: FileMaker, image_id: str) -> None:
         maker.remove(partial_name(image_id))
@@ -285,7 +289,7 @@ class LocalFileWork:
         needed, space = content.data_bytes, maker.space()
         with self.condition:
             taken = self._table.taken_bytes
-            refusal = self.problem or self._budget.refusal(needed, taken, space)
+            refusal = self.refusal or self._budget.refusal(needed, taken, space)
             if self._table.state(image_id) is not _S.WAITING:
                 return None
             if refusal is not None:

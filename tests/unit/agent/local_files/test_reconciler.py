@@ -238,6 +238,22 @@ def test_file_that_nobody_knows_goes(host: LocalFilesHost) -> None:
     assert set(host.maker.files) == {file_name(IMAGE.id)}
 
 
+def test_directory_that_fails_for_a_while_is_told_until_it_is_well(host: LocalFilesHost) -> None:
+    host.settle(**PINNED)
+    refresh = host.maker.refresh
+
+    def fail(image_id: str, size_bytes: int) -> bool:
+        raise OSError(5, "Input/output error")
+
+    host.maker.refresh = fail  # type: ignore[method-assign]
+    host.clock.now += TEND_INTERVAL
+    assert "Input/output" in host.settle(**PINNED)["local files"]
+    assert host.state() == "linked"
+    host.maker.refresh = refresh  # type: ignore[method-assign]
+    host.clock.now += 3600
+    assert host.settle(**PINNED) == {}
+
+
 def test_large_image_is_written_in_many_pieces(host: LocalFilesHost) -> None:
     image = make_local_image(IMAGE.id, " ".join(["data"] * 70 + ["zero"] * 3 + ["data"] * 9))
     host.images[IMAGE.id] = image

@@ -278,7 +278,7 @@ def test_links_to_local_files_are_told(deployed: Deployed, nova: NovaHost) -> No
     add_local_file(nova)
     wanted.add(IMAGE)
     deployed.reconcile({IMAGE})
-    assert deployed.reconciler.local_links() == {IMAGE}
+    assert deployed.reconciler.local_links() == frozenset({IMAGE})
     assert os.readlink(nova.link(IMAGE)) == local_path(str(nova.base), IMAGE)
     wanted.clear()
     deployed.reconcile({IMAGE})
@@ -302,7 +302,7 @@ def test_link_that_a_failed_pass_may_have_moved_counts(
         patched.setattr(known_links, "save", fail)
         deployed.reconcile({IMAGE})
         wanted.clear()
-        assert deployed.reconciler.local_links() == {IMAGE}
+        assert deployed.reconciler.local_links() == frozenset({IMAGE})
     deployed.reconcile({IMAGE})
     deployed.reconcile({IMAGE})
     assert deployed.reconciler.local_links() == frozenset()
