@@ -280,6 +280,38 @@ class DataPlane:
             before stays.
         """
 
+    def held_chunks(self, disk_id: str) -> dict[str, object]:
+        """Return which chunks of an image, or of what is below a volume, the chunk store holds.
+
+        Not counted as a use of any chunk. Of a manifest whose pages are not all here those of the
+        pages before the first that is not: none is brought.
+
+        :returns: ``chunk_count`` int, of the disk; ``bitmap`` bytes, as :meth:`working_set` has
+            it.
+        :raises DataPlaneError: kind ``not_found`` for an unknown id, ``unsupported`` for a disk of
+            more than 2^30 chunks, and as reading its manifest fails.
+        """
+
+    def count_chunks(self, path: str) -> dict[str, int]:
+        """Count the chunks that are on this host, on its disk or in memory; touches none.
+
+        :param path: of a file with the digests, 32 bytes each, at most 2^15 of them.
+        :returns: ``asked``, the digests in the file; ``held``, those whose chunks are here.
+        :raises DataPlaneError: kind ``invalid`` when the file is none of digests.
+        """
+
+    def discard_chunks(self, path: str) -> dict[str, int]:
+        """Take chunks from this host for good, pinned or not, and overwrite them on its disk.
+
+        A chunk that somebody reads just now stays, and one that an attached disk has may come
+        back: call again.
+
+        :param path: as :meth:`count_chunks`.
+        :returns: ``asked``; ``held``, those that were here; ``left``, those that still are.
+        :raises DataPlaneError: as :meth:`count_chunks`; kind ``unavailable`` when the disk fails:
+            some may be gone then.
+        """
+
     def coverage(self) -> list[dict[str, object]]:
         """Return how much of each working set that was set this host holds, ordered by image.
 

@@ -36,6 +36,8 @@ class Target(enum.StrEnum):
     """:class:`acstor.native.DataPlane`: nothing but the extension module has to do with it."""
     IMAGES = "images"
     """:class:`acstor.dataplane.images.Images`."""
+    CHUNKS = "chunks"
+    """:class:`acstor.dataplane.chunks.Chunks`."""
     PLACEMENT = "placement"
     """:class:`acstor.dataplane.placement.Placement`."""
     VOLUME_STATUSES = "volume statuses"
@@ -80,7 +82,7 @@ def as_sketch(sketch: Mapping[str, Any]) -> object:
 
 
 def as_working_set(found: Mapping[str, Any]) -> object:
-    """Return which chunks guests read while an image booted; the bitmap as text."""
+    """Return a set of chunks of an image; the bitmap as text."""
     return {**found, "bitmap": bitmap.encode(found["bitmap"])}
 
 
@@ -221,6 +223,10 @@ def _placement(name: str, method: str, *wanted: Parameter, **more: Any) -> Opera
     return Operation(name, Target.PLACEMENT, method, wanted, **more)
 
 
+def _chunks(name: str, method: str, *wanted: Parameter, **more: Any) -> Operation:
+    return Operation(name, Target.CHUNKS, method, wanted, **more)
+
+
 def _volume(name: str, target: Target, method: str, *wanted: Parameter, **more: Any) -> Operation:
     return Operation(name, target, method, wanted, **more)
 
@@ -245,6 +251,16 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _images("workingset.set", "set_working_set", _IMAGE, _PATH, answer=as_done),
     _runtime("workingset.coverage", "coverage", "coverage"),
+    _runtime(
+        "image.held",
+        "held_chunks",
+        "chunks of {image}",
+        _IMAGE,
+        answer=as_working_set,
+        timeout=60.0,
+    ),
+    _chunks("chunks.count", "count", _PATH, timeout=60.0),
+    _chunks("chunks.discard", "discard", _PATH, timeout=120.0),
     _runtime(
         "preload.start",
         "preload_start",

@@ -14,6 +14,7 @@ from acstor.control.operations import Door, Target
 from acstor.control.server import AdminServer, Method
 from acstor.dataplane import descriptors, dispatch, settings
 from acstor.dataplane.attachments import Attachments
+from acstor.dataplane.chunks import Chunks
 from acstor.dataplane.descriptors import InheritedDescriptors
 from acstor.dataplane.images import Images
 from acstor.dataplane.origin_source import OriginSource
@@ -100,6 +101,7 @@ class DataPlaneHost:
         self._restored = RestoredImages(attachments, self._lock)
         mounted_at = self._settings["mount_point"]
         self._placement = Placement(lambda: self.runtime, attachments, self._lock, mounted_at)
+        self._chunks = Chunks(lambda: self.runtime, attachments, mounted_at)
         self.images = Images(
             lambda: self.runtime,
             attachments,
@@ -310,6 +312,7 @@ class DataPlaneHost:
             Target.HOST: self,
             Target.IMAGES: self.images,
             Target.PLACEMENT: self._placement,
+            Target.CHUNKS: self._chunks,
             **self._volumes.volumes.targets(),
         }
         return dispatch.methods(door, targets, lambda: self.runtime)

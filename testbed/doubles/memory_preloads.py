@@ -9,11 +9,20 @@ from acstor.control.protocol import PreloadState, PreloadWhat
 from acstor.native import DataPlaneError
 from acstor.repository.disk_manifest import DiskManifest
 
+DIGEST_BYTES = 32
+
 
 def failure(kind: str, message: str) -> DataPlaneError:
     error = DataPlaneError(message)
     error.kind = kind
     return error
+
+
+def digests_in(path: str) -> list[bytes]:
+    content = pathlib.Path(path).read_bytes()
+    if len(content) % DIGEST_BYTES:
+        raise failure("invalid", f"{path} has no whole number of digests")
+    return [content[at : at + DIGEST_BYTES] for at in range(0, len(content), DIGEST_BYTES)]
 
 
 class _Job:
@@ -60,6 +69,8 @@ class MemoryPreloads:
         self._wanted: dict[str, set[int]] = {}
         self._jobs: dict[str, _Job] = {}
         self.held: set[bytes] = set()
+        self.busy: set[bytes] = set()
+        """Digests of chunks that somebody reads: they stay, whoever discards them."""
 
     # What a test does
 
@@ -107,6 +118,12 @@ class MemoryPreloads:
         except exception.CorruptError as error:
             raise failure("invalid", f"{path}: {error}") from error
         self._wanted[disk_id] = set(wanted)
+
+    def held_chunks(self, disk_id: str) -> dict[str, object]:
+        manifest = self._manifest(disk_id)
+        count = manifest.chunk_count
+        held = {index for index, entry in manifest.entries() if entry.digest in self.held}
+        return {"chunk_count": count, "bitmap": ChunkSet.of(held, count).to_bytes()}
 
     def coverage(self) -> list[dict[str, object]]:
         found: list[dict[str, object]] = []

@@ -9,7 +9,7 @@ from acstor.dataplane.settings import DataPlaneSettings
 from acstor.native import Ring, RingHost, StaleDescriptorError, build_ring, manifest_name
 from acstor.repository.disk_manifest import parse_manifest
 from testbed.doubles.manifests import CHUNK_SIZE, make_manifest
-from testbed.doubles.memory_preloads import MemoryPreloads, failure
+from testbed.doubles.memory_preloads import MemoryPreloads, digests_in, failure
 from testbed.doubles.memory_volumes import MemoryVolumes
 
 
@@ -198,6 +198,20 @@ class MemoryRuntime(MemoryVolumes):
 
     def set_working_set(self, disk_id: str, path: str) -> None:
         self.preloads.set_working_set(disk_id, path)
+
+    def held_chunks(self, disk_id: str) -> dict[str, object]:
+        return self.preloads.held_chunks(disk_id)
+
+    def count_chunks(self, path: str) -> dict[str, int]:
+        digests = digests_in(path)
+        return {"asked": len(digests), "held": len(self.preloads.held.intersection(digests))}
+
+    def discard_chunks(self, path: str) -> dict[str, int]:
+        digests = digests_in(path)
+        held = self.preloads.held.intersection(digests)
+        self.preloads.held -= held - self.preloads.busy
+        left = len(held & self.preloads.busy)
+        return {"asked": len(digests), "held": len(held), "left": left}
 
     def coverage(self) -> list[dict[str, object]]:
         return self.preloads.coverage()

@@ -6,7 +6,7 @@ use acstor_fuse::FuseError;
 use acstor_nbd::NbdError;
 use acstor_overlay::OverlayError;
 use acstor_peer::PeerError;
-use acstor_readpath::{ManifestFault, ReadPathError};
+use acstor_readpath::{LocalError, ManifestFault, ReadPathError};
 use acstor_ring::RingError;
 use acstor_store::StoreError;
 use acstor_types::{DiskId, ErrorKind};
@@ -109,6 +109,9 @@ pub enum HostError {
     /// The chunk store.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Chunks that this host keeps.
+    #[error(transparent)]
+    Local(#[from] LocalError),
     /// The ring.
     #[error(transparent)]
     Ring(#[from] RingError),
@@ -158,6 +161,7 @@ impl HostError {
                 kind => kind,
             },
             HostError::Store(error) => error.kind(),
+            HostError::Local(error) => error.kind,
             HostError::Ring(error) => error.kind(),
             HostError::Peer(error) => error.kind(),
             HostError::ReadPath(error) => error.kind(),

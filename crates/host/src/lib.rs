@@ -5,6 +5,7 @@
 
 mod bases;
 mod bounded_file;
+mod discarding;
 mod error;
 mod failover_device;
 mod head_reads;

@@ -245,6 +245,25 @@ impl DataPlane {
         py.detach(|| self.host.set_working_set(disk, &path)).map_err(exception)
     }
 
+    fn held_chunks<'py>(&self, py: Python<'py>, disk_id: &str) -> PyResult<Bound<'py, PyDict>> {
+        let disk = self::disk_id(disk_id)?;
+        let held = py.detach(|| self.host.held_chunks(disk)).map_err(exception)?;
+        let dict = PyDict::new(py);
+        dict.set_item("chunk_count", held.chunk_count)?;
+        dict.set_item("bitmap", PyBytes::new(py, &held.bitmap))?;
+        Ok(dict)
+    }
+
+    fn count_chunks<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+        let counted = py.detach(|| self.host.count_chunks(&path)).map_err(exception)?;
+        python(py, &counted)
+    }
+
+    fn discard_chunks<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+        let discarded = py.detach(|| self.host.discard_chunks(&path)).map_err(exception)?;
+        python(py, &discarded)
+    }
+
     fn coverage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let coverage = py.detach(|| self.host.coverage());
         python(py, &Value::Array(coverage))

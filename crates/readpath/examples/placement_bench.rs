@@ -18,6 +18,7 @@ use acstor_readpath::{
 };
 use acstor_ring::{Host, RingBuilder, RingHandle};
 use acstor_runclock::RunClock;
+use acstor_store::Discarded;
 use acstor_types::{
     ChunkLocation, ChunkSize, Digest, DiskId, Manifest, ManifestBuilder, PACK_DATA_OFFSET, PackId,
 };
@@ -71,6 +72,12 @@ impl LocalStore for MemoryStore {
     }
 
     fn unpin(&self, _: &Digest) {}
+
+    fn discard(&self, digests: &[Digest]) -> Result<Discarded, LocalError> {
+        let mut chunks = self.0.lock();
+        let dropped = digests.iter().filter(|digest| chunks.remove(digest).is_some()).count();
+        Ok(Discarded { dropped, busy: 0 })
+    }
 
     fn usage(&self) -> LocalUsage {
         LocalUsage::default()

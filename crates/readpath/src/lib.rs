@@ -34,6 +34,7 @@ pub use fetch::local::{
     HostStore, InsertOutcome, LocalChunk, LocalError, LocalLook, LocalStore, LocalUsage,
 };
 pub use fetch::tier::Tier;
+pub use keeping::held_chunks::HeldChunks;
 pub use keeping::pins::PinReport;
 pub use observe::counts::{ReadCounts, TierCount};
 pub use observe::metric_names;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, ServeFuture};
 use acstor_ring::Threshold;
 use acstor_runclock::RunClock;
+use acstor_store::Discarded;
 use acstor_types::{Digest, DiskId};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
@@ -18,6 +19,7 @@ use crate::ahead::working_sets::WorkingSets;
 use crate::fetch::serve::Responder;
 use crate::fetch::sources::Sources;
 use crate::keeping::claims::Claims;
+use crate::keeping::held_chunks::held_chunks;
 use crate::keeping::pin_table::PinTable;
 use crate::keeping::pins::Pins;
 use crate::observe::gauges::GaugeReader;
@@ -31,9 +33,9 @@ use crate::view::deduplication::Deduplicator;
 #[cfg(test)]
 use crate::view::disk::Disk;
 use crate::{
-    BlockView, Coverage, DiskManifest, DiskShape, ManifestSource, ManifestState, PeerLatency,
-    PinReport, PreloadEstimate, PreloadRequest, PreloadStatus, PreloadWhat, ReadCounts,
-    ReadPathConfig, ReadPathError, Seams, Walk, WorkingSet,
+    BlockView, Coverage, DiskManifest, DiskShape, HeldChunks, LocalError, ManifestSource,
+    ManifestState, PeerLatency, PinReport, PreloadEstimate, PreloadRequest, PreloadStatus,
+    PreloadWhat, ReadCounts, ReadPathConfig, ReadPathError, Seams, Walk, WorkingSet,
 };
 
 /// The read path of one host. Cheap to clone; every clone is the same read path.
@@ -310,6 +312,30 @@ impl ReadPath {
     /// ahead of guests; `None`: nobody tells.
     pub fn set_free_rate(&self, rate: Option<u64>) {
         self.sources.ahead_room.set_free_rate(rate);
+    }
+
+    /// Returns the chunks of an attached disk that are in the chunk store; touches none. Blocks where the
+    /// manifest is not in memory, but brings no page of it.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::TooManyChunks`], [`ReadPathError::Manifest`].
+    pub fn held_chunks(&self, disk_id: &DiskId) -> Result<HeldChunks, ReadPathError> {
+        let disk = self.attachments.read(disk_id)?;
+        held_chunks(&disk, &*self.sources.chunks.store)
+    }
+
+    /// Counts those of some chunks that are on this host, on its disk or in memory. Touches none.
+    pub fn count_here(&self, digests: &[Digest]) -> usize {
+        self.sources.chunks.count_here(digests)
+    }
+
+    /// Takes chunks from this host for good, pinned or not, and overwrites them on the disk. A chunk that
+    /// somebody reads just now stays, and an attached disk may have one obtained again. Blocks.
+    ///
+    /// # Errors
+    /// [`LocalError`] when the disk fails; some of the chunks may be gone.
+    pub fn discard(&self, digests: &[Digest]) -> Result<Discarded, LocalError> {
+        self.sources.chunks.discard(digests)
     }
 
     /// Returns the share of each working set that was set which this host holds, in the order of

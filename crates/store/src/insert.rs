@@ -212,7 +212,7 @@ impl Core {
     }
 
     /// Frees a slot that was taken; blanks its record first if that may be needed.
-    fn give_back(&self, slot: u32, is_stale: bool) {
+    pub(crate) fn give_back(&self, slot: u32, is_stale: bool) {
         let is_stale =
             is_stale && self.write_records(slot, &mut [IoSlice::new(&BLANK_RECORD)]).is_err();
         self.states.abandon(slot);
@@ -250,7 +250,7 @@ impl Core {
         })
     }
 
-    fn note_write_error(&self, slot: u32, error: &io::Error) {
+    pub(crate) fn note_write_error(&self, slot: u32, error: &io::Error) {
         let count = self.counters.write_errors.add(1);
         if count.is_power_of_two() {
             let path = self.directory.slots_path.display();

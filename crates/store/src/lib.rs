@@ -10,6 +10,7 @@
 mod config;
 mod core;
 mod directory;
+mod discard;
 mod disk;
 mod error;
 pub mod eviction;
@@ -30,6 +31,7 @@ mod store;
 mod writeback;
 
 pub use config::{EvictionKind, ParseEvictionError, StoreConfig};
+pub use discard::Discarded;
 pub use disk::{Disk, HostDisk, SlotFile};
 pub use error::StoreError;
 pub use format::STORE_VERSION;

@@ -136,6 +136,14 @@ impl SlotStates {
         })
     }
 
+    /// Published → Filling, when nobody reads it, pinned or not.
+    pub(crate) fn withdraw(&self, slot: u32) -> bool {
+        self.change(slot, |word| {
+            let unread = word & !(PHASE_MASK | MAPPED | PINNED) == 0;
+            (unread && Phase::from_bits(word).is_published()).then_some(Phase::Filling as u32)
+        })
+    }
+
     /// Published → Condemned; returns whether this call did it.
     pub(crate) fn condemn(&self, slot: u32) -> bool {
         self.change(slot, |word| {
@@ -281,10 +289,22 @@ mod tests {
         assert!(states.set_pinned(0, false) && states.reclaim(0));
     }
 
+    #[test]
+    fn pinned_slot_is_withdrawn_but_not_from_under_a_reader() {
+        let states = SlotStates::new(1);
+        assert!(states.take(0) && states.publish(0, Phase::Verified, true));
+        assert_eq!(states.acquire(0), Some(Phase::Verified));
+        assert!(!states.withdraw(0));
+        assert_eq!(states.release(0), None);
+        assert!(states.withdraw(0));
+        assert!(!states.is_pinned(0));
+        assert!(states.abandon(0));
+    }
+
     proptest! {
         /// Any sequence of events stays inside the transition table, and guards never go missing.
         #[test]
-        fn events_stay_in_the_table(events in prop::collection::vec(0u8..11, 1..200)) {
+        fn events_stay_in_the_table(events in prop::collection::vec(0u8..12, 1..200)) {
             let states = SlotStates::new(1);
             let mut guards = 0;
             for event in events {
@@ -299,6 +319,7 @@ mod tests {
                     6 => { states.verify(0); }
                     7 => { states.demote(0); }
                     8 => { states.set_pinned(0, false); }
+                    11 => { states.withdraw(0); }
                     9 => guards += u32::from(states.acquire(0).is_some()),
                     10 if guards > 0 => {
                         guards -= 1;

@@ -19,7 +19,7 @@ use crate::pins::Pins;
 use crate::recovery::recover;
 use crate::stats::Counters;
 use crate::writeback::Writeback;
-use crate::{Sketch, StoreConfig, StoreError, StoreStats, limits};
+use crate::{Discarded, Sketch, StoreConfig, StoreError, StoreStats, limits};
 
 /// Result of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -288,6 +288,16 @@ impl ChunkStore {
             }
             core.release(slot);
         }
+    }
+
+    /// Takes chunks out of the store for good, pinned or not, and overwrites them with zeros. Chunks that
+    /// somebody reads just now stay. A pin stays, too: the chunk is pinned again once it is inserted.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the disk refuses to overwrite one: that one is out of the store all the
+    /// same, those after it are not.
+    pub fn discard(&self, digests: &[Digest]) -> Result<Discarded, StoreError> {
+        self.core.discard(digests)
     }
 
     /// Returns the counters and gauges.

@@ -9,6 +9,7 @@ import pytest
 
 from acstor.control import parameters
 from acstor.control.operations import BY_MESSAGE, OPERATIONS, Door, Operation, Target
+from acstor.dataplane.chunks import Chunks
 from acstor.dataplane.host import DataPlaneHost
 from acstor.dataplane.images import Images
 from acstor.dataplane.placement import Placement
@@ -30,6 +31,7 @@ PAGE = ROOT / "doc/source/reference/protocols/admin.rst"
 STUB = ROOT / "acstor/_dataplane.pyi"
 TARGETS = {
     Target.HOST: DataPlaneHost,
+    Target.CHUNKS: Chunks,
     Target.IMAGES: Images,
     Target.PLACEMENT: Placement,
     Target.VOLUME_STATUSES: VolumeStatuses,

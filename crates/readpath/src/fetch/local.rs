@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use acstor_store::{ChunkGuard, ChunkStore, Cursor, Inserted, Look, StoreError};
+use acstor_store::{ChunkGuard, ChunkStore, Cursor, Discarded, Inserted, Look, StoreError};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
 
@@ -116,6 +116,11 @@ pub trait LocalStore: Send + Sync + 'static {
     fn pin(&self, digest: &Digest) -> Result<(), LocalError>;
     /// Takes one pin back.
     fn unpin(&self, digest: &Digest);
+    /// Takes chunks out of the store for good, pinned or not; those that somebody reads just now stay.
+    ///
+    /// # Errors
+    /// [`LocalError`] when the disk fails; some of the chunks may be gone.
+    fn discard(&self, digests: &[Digest]) -> Result<Discarded, LocalError>;
     /// Returns the fill of the store.
     fn usage(&self) -> LocalUsage;
 }
@@ -202,6 +207,10 @@ impl LocalStore for HostStore {
 
     fn unpin(&self, digest: &Digest) {
         self.store.unpin(digest);
+    }
+
+    fn discard(&self, digests: &[Digest]) -> Result<Discarded, LocalError> {
+        self.store.discard(digests).map_err(|error| local_error(&error))
     }
 
     fn usage(&self) -> LocalUsage {

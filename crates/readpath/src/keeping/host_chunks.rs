@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_store::Discarded;
 use acstor_types::Digest;
 use bytes::Bytes;
 
@@ -14,7 +15,7 @@ use crate::keeping::inserter::Inserter;
 use crate::keeping::recent::RecentCache;
 use crate::keeping::store_reader::StoreReader;
 use crate::observe::metrics::Metrics;
-use crate::{Keep, LocalChunk, LocalLook, LocalStore, Tier};
+use crate::{Keep, LocalChunk, LocalError, LocalLook, LocalStore, Tier};
 
 /// Longest wait for room in the queue of chunks to be written.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -148,6 +149,25 @@ impl HostChunks {
             self.inserter.flush(ROOM_TIMEOUT);
             self.insert(digest, bytes);
         }
+    }
+
+    /// Counts those of some chunks that are on this host; no I/O.
+    pub(crate) fn count_here(&self, digests: &[Digest]) -> usize {
+        digests.iter().filter(|digest| self.is_here(digest)).count()
+    }
+
+    /// Takes chunks from this host for good. Those that somebody reads just now, or that are obtained
+    /// anew, stay: it is to be asked for again. Blocks.
+    ///
+    /// # Errors
+    /// [`LocalError`] when the disk fails; some of the chunks may be gone.
+    pub(crate) fn discard(&self, digests: &[Digest]) -> Result<Discarded, LocalError> {
+        self.recent.remove(digests);
+        // What waits to be written would come after.
+        self.inserter.flush(ROOM_TIMEOUT);
+        let discarded = self.store.discard(digests)?;
+        self.store.finish_writeback()?;
+        Ok(discarded)
     }
 
     /// Queues a verified chunk for the store.

@@ -2,6 +2,7 @@
 
 pub(crate) mod claims;
 pub(crate) mod ghost;
+pub(crate) mod held_chunks;
 pub(crate) mod host_chunks;
 pub(crate) mod inserter;
 pub(crate) mod pin_table;

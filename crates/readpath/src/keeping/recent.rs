@@ -53,6 +53,18 @@ impl RecentCache {
         }
     }
 
+    /// Drops chunks; their memory is free when nobody reads them any more.
+    pub(crate) fn remove(&self, digests: &[Digest]) {
+        let mut state = self.state.lock();
+        for digest in digests {
+            if let Some(gone) = state.chunks.remove(digest) {
+                state.bytes -= gone.len();
+            }
+        }
+        let State { chunks, order, .. } = &mut *state;
+        order.retain(|digest| chunks.contains_key(digest));
+    }
+
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().bytes
@@ -82,6 +94,18 @@ mod tests {
             cache.insert(Digest::of(b"a"), Bytes::from_static(b"a"));
         }
         assert_eq!(cache.bytes(), 1);
+    }
+
+    #[test]
+    fn test_removed_chunk_is_gone_and_may_come_back() {
+        let cache = RecentCache::new(100);
+        let [one, other] = [b"a", b"b"].map(|content| Digest::of(content));
+        cache.insert(one, Bytes::from_static(b"a"));
+        cache.insert(other, Bytes::from_static(b"b"));
+        cache.remove(&[one, Digest::of(b"never here")]);
+        assert_eq!((cache.contains(&one), cache.contains(&other), cache.bytes()), (false, true, 1));
+        cache.insert(one, Bytes::from_static(b"a"));
+        assert_eq!((cache.contains(&one), cache.bytes()), (true, 2));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use acstor_store::Cursor;
+use acstor_store::{Cursor, Discarded};
 use acstor_types::{ChunkSize, Digest, ErrorKind};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -186,6 +186,19 @@ impl LocalStore for MemoryStore {
         if *count == 0 {
             state.pins.remove(digest);
         }
+    }
+
+    fn discard(&self, digests: &[Digest]) -> Result<Discarded, LocalError> {
+        if self.fails_writes.load(Ordering::Relaxed) {
+            return Err(failure(ErrorKind::Unavailable));
+        }
+        let mut state = self.state.lock();
+        let mut discarded = Discarded::default();
+        for digest in digests {
+            discarded.dropped += usize::from(state.chunks.remove(digest).is_some());
+            state.order.retain(|other| other != digest);
+        }
+        Ok(discarded)
     }
 
     fn usage(&self) -> LocalUsage {

@@ -2,6 +2,7 @@
 
 mod booting;
 mod deduplicating;
+mod discarding;
 mod fetching_pages;
 mod image;
 mod keeping;

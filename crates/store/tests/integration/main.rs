@@ -7,6 +7,7 @@
 mod support;
 
 mod damage;
+mod discarding;
 mod guards_and_pins;
 mod proptest_eviction;
 mod proptest_store;
