@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from oslo_config import cfg
 
+from acstor.agent.hand_over_endpoint import HandOverEndpoint
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.preload_endpoint import PreloadEndpoint
 from acstor.agent.reconciler import Reconciler
 from acstor.agent.reconcilers import image_links
+from acstor.agent.reconcilers.hand_over import HandOver
 from acstor.agent.reconcilers.host_state import HostStateReconciler
 from acstor.agent.reconcilers.local_files import assembly as local_files
 from acstor.agent.reconcilers.preloading import Preloading
@@ -17,10 +19,14 @@ from acstor.control.client import AdminClient
 from acstor.origin import mounts
 from acstor.preload.admission import Limits
 from acstor.rpc import transport
-from acstor.rpc.signature import SignedEndpoint, Verifier, secrets_of
+from acstor.rpc.agent_client import AgentClient
+from acstor.rpc.signature import SignedEndpoint, Signer, Verifier, secrets_of
 from acstor.telemetry import traffic
 from acstor.telemetry.disk_watch import DiskWatch
 from acstor.telemetry.host_states import HostStateSender
+
+WARM_SET_TIMEOUT = 10.0
+"""Seconds for a host to tell a warm set: one that is dead costs as long."""
 
 
 def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]:
@@ -43,6 +49,7 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
         working_sets,
         preloading,
         *((files,) if files is not None else ()),
+        _hand_over(conf, metrics, working_sets, preloading),
         _host_state(conf, metrics, lambda: working_sets.coverage, link_speed),
     )
 
@@ -56,6 +63,11 @@ def endpoints(conf: cfg.ConfigOpts, reconcilers: Iterable[Reconciler]) -> list[o
             PreloadEndpoint(conf.host, reconciler)
             for reconciler in reconcilers
             if isinstance(reconciler, Preloading)
+        ),
+        *(
+            HandOverEndpoint(conf.host, reconciler, AdminClient(conf.dataplane.admin_socket))
+            for reconciler in reconcilers
+            if isinstance(reconciler, HandOver)
         ),
         VolumeEndpoint(conf.host, AdminClient(conf.dataplane.admin_socket)),
     ]
@@ -82,6 +94,30 @@ def _preloading(conf: cfg.ConfigOpts, metrics: AgentMetrics, link_speed: _LinkSp
         keep_ended=conf.preload.keep_ended,
         link_bytes_per_s=lambda: link_speed.value,
         on_change=metrics.set_preloads,
+    )
+
+
+def _hand_over(
+    conf: cfg.ConfigOpts, metrics: AgentMetrics, working_sets: WorkingSets, preloading: Preloading
+) -> HandOver:
+    def ask(host: str, image: str) -> object:
+        secrets = secrets_of(conf)
+        with transport.opened(conf) as opened:
+            signer = Signer(secrets[0] if secrets else None)
+            agents = AgentClient(opened, WARM_SET_TIMEOUT, signer)
+            found: object = agents.call(host, "hand_over_read", image=image)
+            return found
+
+    return HandOver(
+        AdminClient(conf.dataplane.admin_socket),
+        working_sets,
+        preloading,
+        ask if transport.is_configured(conf) else None,
+        size_max=conf.agent.hand_over_size_max,
+        timeout=conf.agent.hand_over_timeout,
+        is_wanted=conf.agent.hand_over_warm_sets,
+        on_end=lambda kind, outcome: metrics.hand_overs.labels(str(kind), outcome).inc(),
+        on_list=lambda outcome: metrics.hand_over_lists.labels(outcome).inc(),
     )
 
 

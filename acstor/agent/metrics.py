@@ -46,6 +46,8 @@ COVERAGE = "acstor_agent_working_set_coverage"
 PRELOADS = "acstor_agent_preloads"
 PRELOADS_LATE = "acstor_agent_preloads_late"
 PRELOAD_REMAINING = "acstor_agent_preload_remaining_bytes"
+HAND_OVERS = "acstor_agent_hand_overs"
+HAND_OVER_LISTS = "acstor_agent_hand_over_lists"
 IMAGE_LINKS = "acstor_agent_image_links"
 LOCAL_FILES = "acstor_agent_local_files"
 LOCAL_FILE_BYTES = "acstor_agent_local_file_bytes"
@@ -87,6 +89,8 @@ ALL = (
     PRELOADS,
     PRELOADS_LATE,
     PRELOAD_REMAINING,
+    HAND_OVERS,
+    HAND_OVER_LISTS,
     IMAGE_LINKS,
     LOCAL_FILES,
     LOCAL_FILE_BYTES,
@@ -235,6 +239,14 @@ class AgentMetrics:
         self._preload_remaining = prometheus_client.Gauge(
             PRELOAD_REMAINING, "What preloads have still to fetch, by image", ["image"],
             registry=registry,
+        )  # fmt: skip
+        self.hand_overs = prometheus_client.Counter(
+            HAND_OVERS, "Hand-overs of warm sets to this host, by kind of the move and outcome",
+            ["kind", "outcome"], registry=registry,
+        )  # fmt: skip
+        self.hand_over_lists = prometheus_client.Counter(
+            HAND_OVER_LISTS, "Hosts that servers came from, by whether they told their warm sets",
+            ["outcome"], registry=registry,
         )  # fmt: skip
         self._decision_term = prometheus_client.Gauge(
             DECISION_TERM, "Term of the policy's decision that was read last, 0: none",

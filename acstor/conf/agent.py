@@ -91,6 +91,35 @@ OPTIONS = [
             "planes use what all hosts have learnt so to preload, and the scheduler to place."
         ),
     ),
+    cfg.BoolOpt(
+        "hand_over_warm_sets",
+        default=True,
+        help=(
+            "Whether this host preloads what a server reads that is migrated, resized or evacuated "
+            "to it: what guests of the server's image read on the host that it comes from, and "
+            "what all hosts have learnt. Needs transport_url, and a registrar that hears Nova's "
+            "notifications ([registrar] nova_notification_topics)."
+        ),
+    ),
+    cfg.Opt(
+        "hand_over_size_max",
+        type=types.ByteSize(types.MIB, types.TIB),
+        default="1GiB",
+        help=(
+            "Bytes of one image that are preloaded because of what another host tells; what boots "
+            "read there comes first."
+        ),
+    ),
+    cfg.FloatOpt(
+        "hand_over_timeout",
+        default=600.0,
+        min=1.0,
+        max=86400.0,
+        help=(
+            "Seconds after which such a preload is given up: by then the server itself has read "
+            "what it needs."
+        ),
+    ),
     *metrics.options(9471),
     cfg.FloatOpt(
         "state_interval",

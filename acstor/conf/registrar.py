@@ -42,6 +42,22 @@ OPTIONS = [
             "arrives while none runs; delete it in the broker when ACStor is removed for good."
         ),
     ),
+    cfg.ListOpt(
+        "nova_notification_topics",
+        default=[],
+        help=(
+            "Topics on which Nova sends its versioned notifications ([notifications] "
+            "versioned_notifications_topics in nova.conf: versioned_notifications). They "
+            "say which servers are migrated, resized or evacuated, and where to: the hosts then "
+            "preload what they read ([agent] hand_over_warm_sets). Empty: nobody listens, and such "
+            "servers come cold."
+        ),
+    ),
+    cfg.StrOpt(
+        "nova_notification_exchange",
+        default="nova",
+        help="Exchange on which Nova sends them (control_exchange in nova.conf).",
+    ),
     cfg.IntOpt(
         "workers",
         default=1,

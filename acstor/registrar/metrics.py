@@ -26,6 +26,7 @@ RECONCILED_AT = "acstor_registrar_last_reconciliation_timestamp_seconds"
 RECONCILIATION_SECONDS = "acstor_registrar_reconciliation_seconds"
 NOTIFICATIONS = "acstor_registrar_notifications"
 CACHED_IMAGES = "acstor_registrar_cached_images"
+MOVES = "acstor_registrar_moves"
 REMOVALS = "acstor_registrar_removals"
 SILENT_HOSTS = "acstor_registrar_silent_hosts"
 ORIGIN_FREE_BYTES = "acstor_registrar_origin_free_bytes"
@@ -39,7 +40,7 @@ COMPACTION_WRITTEN_BYTES = "acstor_registrar_compaction_written_bytes"
 ALL = (
     LEADER, UP, IMAGES, RUNNING, REGISTRATIONS, REGISTRATION_SECONDS, READ_BYTES,
     DOWNLOADED_BYTES, STORED_BYTES, RECONCILIATIONS, RECONCILED_AT, RECONCILIATION_SECONDS,
-    NOTIFICATIONS, CACHED_IMAGES, REMOVALS, SILENT_HOSTS, ORIGIN_FREE_BYTES,
+    NOTIFICATIONS, CACHED_IMAGES, MOVES, REMOVALS, SILENT_HOSTS, ORIGIN_FREE_BYTES,
     ORIGIN_RESERVED_BYTES, COLLECTIONS, FREED_BYTES, COMPACTIONS, COMPACTED_BYTES,
     COMPACTION_WRITTEN_BYTES,
 )  # fmt: skip
@@ -93,6 +94,10 @@ class RegistrarMetrics:
         self.cached_images = prometheus_client.Counter(
             CACHED_IMAGES, "Images that Nova was asked to cache, by outcome of the preload",
             ["outcome"], registry=registry,
+        )  # fmt: skip
+        self.moves = prometheus_client.Counter(
+            MOVES, "Moves of servers heard of, and calls of agents about them", ["what"],
+            registry=registry,
         )  # fmt: skip
         self.removals = prometheus_client.Counter(
             REMOVALS, "Withdrawn images taken from the hosts", registry=registry

@@ -24,6 +24,7 @@ from acstor.registrar.compaction import compaction_of
 from acstor.registrar.image_service.base import ImageService, ServiceImage
 from acstor.registrar.image_service.watched import WatchedImageService
 from acstor.registrar.metrics import RegistrarMetrics
+from acstor.registrar.moves import MoveFollower
 from acstor.registrar.notifications import ImageNotifications
 from acstor.registrar.registration.download import empty_spool
 from acstor.registrar.registration.file_registration import FileRegistrar
@@ -99,6 +100,7 @@ class RegistrarService:
         self._last_sync: RegistrySync | None = None
         """Those of the last lead: what it began may end later."""
         self._notifications: ImageNotifications | None = None
+        self._moves: MoveFollower | None = None
         self._problems = Problems(LOG, with_hints=True)
         self._image_problems: dict[str, str] = {}
         self._job_settings = assembly.job_settings(conf, file_registrar)
@@ -261,11 +263,19 @@ class RegistrarService:
         if transport.is_configured(self._conf) and self._notifications is None:
             self._notifications = ImageNotifications(self._conf, self.hint, self.reconcile_soon)
             self._notifications.start()
+            if self._conf.registrar.nova_notification_topics:
+                self._moves = MoveFollower(
+                    self._conf, lambda what: self._metrics.moves.labels(what).inc()
+                )
+                self._moves.start()
 
     def _stand_down(self) -> None:
         notifications, self._notifications = self._notifications, None
         if notifications is not None:
             notifications.stop(STOP_TIMEOUT)
+        moves, self._moves = self._moves, None
+        if moves is not None:
+            moves.stop(STOP_TIMEOUT)
         if self._lead is not None:
             self._lead.gc.stop()
             self._lead = None

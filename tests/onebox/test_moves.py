@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from testbed.fixtures.cloud_api import Template
+from testbed.fixtures.cloud_api import POLL_SECONDS, Template
 from testbed.fixtures.compute_host import ComputeHost
+from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.instances import LARGER_FLAVOR, Instance, Instances
 from testbed.fixtures.one_box import RunningBox
 
@@ -88,6 +89,26 @@ def test_live_block_migration_keeps_the_guest_running(
     assert target.read_count() > reads
     assert not server.could_not_read()
     assert_moved(server, box, target)
+
+
+def test_live_migration_has_what_guests_read_brought_before(
+    box: RunningBox, unseen: Template, instances: Instances
+) -> None:
+    """The target preloads what was read at the source: nobody has booted the image there."""
+    source, target = box.hosts
+    box.wait_planted(unseen.id)
+    server = booted_on(instances, unseen, source)
+    box.api.compute.live_migrate_server(server.id, host=target.name, block_migration=True)
+    box.wait_host(server.id, target)
+    server.wait()
+
+    def is_brought() -> bool:
+        jobs = {job["image"]: job for job in target.ask("preload.status") or []}
+        job = jobs.get(unseen.id)
+        return job is not None and job["what"] == "working-set" and job["state"] == "done"
+
+    wait_for("what guests read", is_brought, 120, POLL_SECONDS)
+    assert not server.could_not_read()
 
 
 @pytest.mark.extended

@@ -16,6 +16,7 @@ from acstor.agent.handing_over import hand_over
 from acstor.agent.reconciler import HostSnapshot
 from acstor.control import chunk_set
 from acstor.control.chunk_set import CHUNK_COUNT_MAX, ChunkSet
+from acstor.control.client import AdminClient
 from acstor.files import write_atomically
 from acstor.repository.images import working_set
 from acstor.repository.images.working_set import Report, WorkingSet
@@ -131,6 +132,9 @@ class WorkingSets:
         self._reported: dict[str, Reported] = {}
         self._given: dict[str, tuple[object, bytes]] = {}  # image -> (process, digest of the set)
         self._known: dict[str, tuple[str, WorkingSet]] = {}  # image -> (token, set)
+        self._giving = threading.Lock()  # of _given, _wanted and _expected
+        self._wanted: dict[str, ChunkSet] = {}  # image -> what all hosts have learnt
+        self._expected: dict[str, ChunkSet] = {}  # image -> what servers to come use besides
         self._coverage: dict[str, float] = {}
         self._problems: dict[str, str] = {}
 
@@ -138,6 +142,31 @@ class WorkingSets:
     def coverage(self) -> Mapping[str, float]:
         """By image, the share of its working set that this host holds, 0 to 1."""
         return self._coverage
+
+    def expect(self, data_plane: AdminClient, image_id: str, chunks: ChunkSet) -> None:
+        """Have the data plane take chunks for a part of an image's working set, until told else.
+
+        For servers that are about to come, which use them; from any thread.
+
+        :raises NotFoundError: when the image is not attached.
+        :raises InvalidError: when the chunks are of an image of another length.
+        :raises UnavailableError: when the data plane does not answer.
+        """
+        with self._giving:
+            former = self._expected.get(image_id)
+            self._expected[image_id] = chunks
+            try:
+                self._give_known(data_plane, image_id, chunks.chunk_count)
+            except (exception.AcstorError, OSError):
+                self._expected.pop(image_id)
+                if former is not None:
+                    self._expected[image_id] = former
+                raise
+
+    def expect_no_more(self, image_id: str) -> None:
+        """Take back what is expected of an image; the next report of it tells the data plane."""
+        with self._giving:
+            self._expected.pop(image_id, None)
 
     def start(self) -> None:
         """Start the thread."""
@@ -237,7 +266,9 @@ class WorkingSets:
         )
         learnt = self._report(snapshot, image_id, found)
         if learnt is not None and learnt.chunk_count == found.chunk_count:
-            self._give(snapshot, image_id, learnt.wanted)
+            with self._giving:
+                self._wanted[image_id] = learnt.wanted
+                self._give_known(snapshot.data_plane, image_id, found.chunk_count)
 
     def _report(self, snapshot: HostSnapshot, image_id: str, found: Reported) -> WorkingSet | None:
         """Report what is new; return what all hosts have learnt, None for nothing yet."""
@@ -290,7 +321,16 @@ class WorkingSets:
             LOG.warning("%s: %s", self._path(image_id), error)
             return None
 
-    def _give(self, snapshot: HostSnapshot, image_id: str, wanted: ChunkSet) -> None:
+    def _give_known(self, data_plane: AdminClient, image_id: str, chunk_count: int) -> None:
+        """Have the data plane use what was learnt and what is expected, of that many chunks."""
+        known = (self._wanted.get(image_id), self._expected.get(image_id))
+        wanted = ChunkSet(chunk_count)
+        for chunks in known:
+            if chunks is not None and chunks.chunk_count == chunk_count:
+                wanted |= chunks
+        self._give(data_plane, image_id, wanted)
+
+    def _give(self, data_plane: AdminClient, image_id: str, wanted: ChunkSet) -> None:
         """Have the data plane use a working set, if it does not already."""
         process = self._process
         content = wanted.to_bytes()
@@ -298,9 +338,9 @@ class WorkingSets:
         if not wanted or self._given.get(image_id) == (process, digest):
             return
         path = os.path.join(self._directory, f"{image_id}.bitmap")
-        hand_over(snapshot.data_plane, path, content)
+        hand_over(data_plane, path, content)
         try:
-            snapshot.data_plane.call("workingset.set", image=image_id, path=path)
+            data_plane.call("workingset.set", image=image_id, path=path)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
@@ -309,7 +349,10 @@ class WorkingSets:
 
     def _forget_all_but(self, registered: frozenset[str]) -> None:
         self._reported = _only(self._reported, registered)
-        self._given = _only(self._given, registered)
+        with self._giving:
+            self._given = _only(self._given, registered)
+            self._wanted = _only(self._wanted, registered)
+            self._expected = _only(self._expected, registered)
         self._known = _only(self._known, registered)
         self._due = _only(self._due, registered)
         with contextlib.suppress(FileNotFoundError):

@@ -59,7 +59,12 @@ def acstor_controller(shared: str, *, tls: bool, origin: Origin = Origin.POSIX) 
         "DEFAULT": {**found["DEFAULT"], **acstor_secrets()["DEFAULT"]},
         "glance": {**found["glance"], "filesystem_store_datadir": image.IMAGES},
         # Tests wait for what the defaults leave minutes for.
-        "registrar": {"interval": "5", "withdraw_grace": "5", "retry_delay": "2"},
+        "registrar": {
+            "interval": "5",
+            "withdraw_grace": "5",
+            "retry_delay": "2",
+            "nova_notification_topics": "versioned_notifications",
+        },
     }
 
 

@@ -102,8 +102,15 @@ def _nova(venv: str, address: str, host: str | None = None, *, with_acstor: bool
             "fixed_key": FIXED_KEY,
         },
         "oslo_concurrency": {"lock_path": f"{STATE}/locks"},
-        # ACStor's does not notify: it is where Nova lets it register volumes.
-        "oslo_messaging_notifications": {"driver": "acstor" if with_acstor else "noop"},
+        # ACStor's does not notify: it is where Nova lets it register volumes. What the other one
+        # sends the registrar hears, which looks for servers that move.
+        "oslo_messaging_notifications": {
+            "driver": ["messagingv2", "acstor"] if with_acstor else "noop"
+        },
+        "notifications": {
+            "notification_format": "versioned" if with_acstor else "unversioned",
+            "bdms_in_notifications": "true",
+        },
         "vnc": {"enabled": "false"},
         "workarounds": {"disable_rootwrap": "true"},
         "nova_sys_admin": {"helper_command": privsep},

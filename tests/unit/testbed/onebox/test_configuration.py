@@ -84,7 +84,10 @@ def test_hosts_and_cinder_know_volumes_of_ours_only_with_acstor(with_acstor: boo
         block_storage.cinder(VENV, with_acstor=with_acstor),
     ):
         notifications = configuration["oslo_messaging_notifications"]
-        assert notifications["driver"] == ("acstor" if with_acstor else "noop")
+        if with_acstor:
+            assert "acstor" in notifications["driver"]
+        else:
+            assert notifications["driver"] == "noop"
     text = render(block_storage.cinder(VENV, with_acstor=with_acstor))
     assert ("acstor.drivers" in text) is with_acstor
 
