@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from acstor import exception, version
 from acstor.agent.metrics import AgentMetrics
-from acstor.agent.reconciler import HostSnapshot, ImageUser, Reconciler
+from acstor.agent.reconciler import HostSnapshot, ImageUser, Precondition, Reconciler
 from acstor.agent.reconcilers import seen_index
 from acstor.agent.reconcilers.decision_following import DecisionFollower
 from acstor.agent.reconcilers.desired_host import is_drained, read_desired_state
@@ -212,8 +212,10 @@ class Agent:
         problems: dict[str, str] = {}
         with self._metrics.timed_reconcile():
             status = self._problems.attempt(problems, "data plane", self._read_status)
-            self._problems.attempt(problems, "data plane", lambda: self._describe_self(status))
             followers = self._problems.attempt(problems, "origin", self._opened_followers)
+            if followers is not None and status is not None:
+                self._prepare(followers.origin, status, problems)
+            self._problems.attempt(problems, "data plane", lambda: self._describe_self(status))
             self._passes_without_origin = 0 if followers else self._passes_without_origin + 1
             # Another member publishes the ring then; a moment without changes nothing.
             self._membership.set_eligible(self._passes_without_origin < _PASSES_WITHOUT_ORIGIN_MAX)
@@ -299,6 +301,15 @@ class Agent:
             except Exception as error:
                 self._problems.note(problems, what, error)
         return generation, images
+
+    def _prepare(self, refs: RefStore, status: dict[str, Any], problems: dict[str, str]) -> None:
+        """Do what comes before this host serves others, as far as it can be done now."""
+        for reconciler in self._reconcilers:
+            if isinstance(reconciler, Precondition):
+                try:
+                    reconciler.prepare(refs, status)
+                except Exception as error:
+                    self._problems.note(problems, reconciler.name, error)
 
     def _run_reconcilers(self, snapshot: HostSnapshot, problems: dict[str, str]) -> None:
         for reconciler in self._reconcilers:

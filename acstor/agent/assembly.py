@@ -13,7 +13,9 @@ from acstor.agent.reconcilers.hand_over import HandOver
 from acstor.agent.reconcilers.host_state import HostStateReconciler
 from acstor.agent.reconcilers.local_files import assembly as local_files
 from acstor.agent.reconcilers.preloading import Preloading
+from acstor.agent.reconcilers.revocations import Revocations
 from acstor.agent.reconcilers.working_sets import WorkingSets
+from acstor.agent.revocation_endpoint import RevocationEndpoint
 from acstor.agent.volume_endpoint import VolumeEndpoint
 from acstor.control.client import AdminClient
 from acstor.origin import mounts
@@ -45,6 +47,7 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
             conf, links, preloading.kept_whole, metrics.set_local_files, metrics.note_local_file
         )
     return (
+        _revocations(conf, metrics),
         *((links,) if links is not None else ()),
         working_sets,
         preloading,
@@ -68,6 +71,11 @@ def endpoints(conf: cfg.ConfigOpts, reconcilers: Iterable[Reconciler]) -> list[o
             HandOverEndpoint(conf.host, reconciler, AdminClient(conf.dataplane.admin_socket))
             for reconciler in reconcilers
             if isinstance(reconciler, HandOver)
+        ),
+        *(
+            RevocationEndpoint(conf.host, reconciler)
+            for reconciler in reconcilers
+            if isinstance(reconciler, Revocations)
         ),
         VolumeEndpoint(conf.host, AdminClient(conf.dataplane.admin_socket)),
     ]
@@ -94,6 +102,14 @@ def _preloading(conf: cfg.ConfigOpts, metrics: AgentMetrics, link_speed: _LinkSp
         keep_ended=conf.preload.keep_ended,
         link_bytes_per_s=lambda: link_speed.value,
         on_change=metrics.set_preloads,
+    )
+
+
+def _revocations(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> Revocations:
+    return Revocations(
+        f"{conf.state_path}/agent",
+        AdminClient(conf.dataplane.admin_socket),
+        on_discarded=metrics.revoked_chunks.inc,
     )
 
 

@@ -48,6 +48,7 @@ PRELOADS_LATE = "acstor_agent_preloads_late"
 PRELOAD_REMAINING = "acstor_agent_preload_remaining_bytes"
 HAND_OVERS = "acstor_agent_hand_overs"
 HAND_OVER_LISTS = "acstor_agent_hand_over_lists"
+REVOKED_CHUNKS = "acstor_agent_revoked_chunks"
 IMAGE_LINKS = "acstor_agent_image_links"
 LOCAL_FILES = "acstor_agent_local_files"
 LOCAL_FILE_BYTES = "acstor_agent_local_file_bytes"
@@ -91,6 +92,7 @@ ALL = (
     PRELOAD_REMAINING,
     HAND_OVERS,
     HAND_OVER_LISTS,
+    REVOKED_CHUNKS,
     IMAGE_LINKS,
     LOCAL_FILES,
     LOCAL_FILE_BYTES,
@@ -247,6 +249,10 @@ class AgentMetrics:
         self.hand_over_lists = prometheus_client.Counter(
             HAND_OVER_LISTS, "Hosts that servers came from, by whether they told their warm sets",
             ["outcome"], registry=registry,
+        )  # fmt: skip
+        self.revoked_chunks = prometheus_client.Counter(
+            REVOKED_CHUNKS, "Chunks of revoked images that this host has discarded",
+            registry=registry,
         )  # fmt: skip
         self._decision_term = prometheus_client.Gauge(
             DECISION_TERM, "Term of the policy's decision that was read last, 0: none",

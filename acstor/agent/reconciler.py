@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from acstor.agent.reconcilers.usage_publication import LocalUse
 from acstor.cluster.membership import View
 from acstor.control.client import AdminClient
-from acstor.origin.base import Origin
+from acstor.origin.base import Origin, RefStore
 
 
 @dataclass(frozen=True)
@@ -88,3 +88,18 @@ class ImageUser(Protocol):
 
     def local_use(self) -> LocalUse | None:
         """Return what instances on this host's disk need; None: not known yet."""
+
+
+@runtime_checkable
+class Precondition(Protocol):
+    """A reconciler with work that comes before anything else of a pass that needs the origin.
+
+    This host is a member, and its data plane is given a ring and images, only after the first try.
+    """
+
+    def prepare(self, refs: RefStore, status: Mapping[str, Any]) -> None:
+        """Do it, in a few seconds.
+
+        :param status: of the data plane.
+        :raises UnavailableError: when the origin or the data plane cannot be reached.
+        """

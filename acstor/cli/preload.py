@@ -140,7 +140,7 @@ class PreloadImage(lister.Lister):
         )
         parser.add_argument(
             "--deadline",
-            type=_duration,
+            type=duration,
             metavar="TIME",
             help="time from now until everything must be there: 90, 90s, 10m or 1h30m",
         )
@@ -388,7 +388,8 @@ def _rate(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
 
 
-def _duration(text: str) -> float:
+def duration(text: str) -> float:
+    """Return the seconds of a time such as 90s, 10m or 1h30m, as arguments have it."""
     match = _DURATION.fullmatch(text.strip())
     if not text.strip() or match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 10m or 1h30m")

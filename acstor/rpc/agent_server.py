@@ -25,12 +25,14 @@ VERSION = "1.5"
 """1.0: ring_published. 1.1: preload_estimate, preload_start, preload_status, preload_stop.
 1.2: volume_status, volume_push, volume_freeze, volume_thaw, volume_resize, volume_set_durability,
 volume_set_limits. 1.3: decision_published. 1.4: the holder of volume_freeze and volume_thaw, and
-what the latter answers. 1.5: hand_over_start, hand_over_stop, hand_over_read."""
+what the latter answers. 1.5: hand_over_start, hand_over_stop, hand_over_read, revocation_drop,
+revocation_check."""
 RING_VERSION = "1.0"
 PRELOAD_VERSION = "1.1"
 DECISION_VERSION = "1.3"
 FREEZE_VERSION = "1.4"
 HAND_OVER_VERSION = "1.5"
+REVOCATION_VERSION = "1.5"
 
 
 def version_of(method: str) -> str:
@@ -42,6 +44,8 @@ def version_of(method: str) -> str:
         return PRELOAD_VERSION
     if method.startswith("hand_over_"):
         return HAND_OVER_VERSION
+    if method.startswith("revocation_"):
+        return REVOCATION_VERSION
     operation = BY_MESSAGE.get(method)
     return DECISION_VERSION if operation is None else operation.bus_version
 

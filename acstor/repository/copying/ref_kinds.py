@@ -34,6 +34,7 @@ REF_KINDS = (
     RefKind("catalogue/", True, "image registry: what the registrar knows of Glance's images"),
     RefKind("working-sets/", True, "what boots of an image read: true of the image for ever"),
     RefKind("boot-profiles/", True, "in which order boots of an image read: true for ever"),
+    RefKind("revocations/", True, "images that no host may have, also after a restore"),
     RefKind("image-generation", True, "generations of signed records go on above it"),
     RefKind("policy-pins", True, "what the operator pinned"),
     RefKind("hosts/", True, "hosts that the operator drained"),

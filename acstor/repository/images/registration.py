@@ -25,7 +25,7 @@ from acstor.repository.disk_formats import (
 )
 from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.gc import claim
-from acstor.repository.images import image_record
+from acstor.repository.images import image_record, revocation
 from acstor.repository.images.record_writer import RecordWriter, UnsignedRecords
 from acstor.repository.origin_reserve import OriginReserve
 from acstor.repository.pack_filler import InlineExecutor, PackStorer
@@ -132,6 +132,7 @@ class Registrar:
 
         :raises ImageRefusedError: when the file was changed meanwhile, has another checksum than
             declared, or the id belongs to an image of other content.
+        :raises InvalidError: when the image is revoked.
         :raises UnsupportedError: when the repository is of a version without scopes.
         :raises ExhaustedError: when there is no room but what is left to volumes.
         :raises UnavailableError: when the origin fails, or garbage collection keeps deleting what
@@ -139,6 +140,7 @@ class Registrar:
         """
         started = time.monotonic()
         report = Report(layout.canonical_image_id(request.image_id))
+        revocation.check_not_revoked(self._origin, report.image_id)
         self._check_size(request)
         request, watch = _watched(request)
         cache = self._open_cache()
@@ -199,6 +201,7 @@ class Registrar:
             if lost:
                 continue
             self._check()
+            revocation.check_not_revoked(self._origin, report.image_id)
             existing = self._publish(request, report, manifest, existing)
             expected = manifest
             lost = self._claim(manifest)

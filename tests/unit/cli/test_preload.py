@@ -23,13 +23,13 @@ IMAGE = str(uuid.UUID(int=1))
     [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("1h", 3600), ("1.5s", 1.5)],
 )
 def test_time_is_understood(text: str, seconds: float) -> None:
-    assert preload._duration(text) == seconds
+    assert preload.duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", " ", "soon", "-5", "0", "10d", "5m1h", "999h", "1m1m", "nan"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
-        preload._duration(text)
+        preload.duration(text)
 
 
 def test_rate_is_understood() -> None:

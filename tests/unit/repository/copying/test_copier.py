@@ -441,6 +441,7 @@ def test_ref_kinds_are_those_of_their_modules() -> None:
     from acstor.repository.images.generations import GENERATION_REF
     from acstor.repository.images.image_index import INDEX_REF
     from acstor.repository.images.image_registry import REGISTRY_PREFIX
+    from acstor.repository.images.revocation import PREFIX as REVOCATION_PREFIX
     from acstor.repository.images.usage import USAGE_PREFIX
     from acstor.repository.images.withdrawal_rounds import ROUNDS_REF
     from acstor.repository.images.working_set import PREFIX as WORKING_SET_PREFIX
@@ -452,5 +453,6 @@ def test_ref_kinds_are_those_of_their_modules() -> None:
         HOST_PREFIX, DECISION_REF, RING_GENERATION_REF, RING_REF, TERM_REF, PINS_REF,
         GENERATION_REF, INDEX_REF, REGISTRY_PREFIX, USAGE_PREFIX, ROUNDS_REF,
         WORKING_SET_PREFIX, BOOT_PROFILE_PREFIX, DOORBELL_PREFIX, HEAD_PREFIX,
+        REVOCATION_PREFIX,
     }  # fmt: skip
     assert len(known) == len(REF_KINDS)

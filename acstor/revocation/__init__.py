@@ -1,0 +1,1 @@
+"""Revocation of images: withdrawing one at once, and proving that no host has it any more."""
