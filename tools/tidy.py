@@ -107,7 +107,7 @@ PACKAGE_FLOORS = (
     {"service", "nbd_connection", "warning_filters", "oid", "native", "private_files"},
     {"conf", "control", "http_server", "origin", "supervision", "telemetry"},
     {"identity", "cluster", "mounting", "repository", "rpc"},
-    {"drivers", "policy", "preload", "registrar", "revocation", "scheduler"},
+    {"drivers", "policy", "preload", "registrar", "revocation", "scheduler", "versions"},
     {"agent", "dataplane"},
     {"checks", "cli"},
     {"cmd"},

@@ -1,0 +1,1 @@
+"""Versions of disks: schedules, retention, fragmentation, delayed commit, restore plans."""
