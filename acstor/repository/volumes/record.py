@@ -7,14 +7,19 @@ objects of the volume that it was taken of, and nothing is copied. What keeps lo
 """
 
 import dataclasses
-import json
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from acstor import exception, untrusted_json
 from acstor.repository.dedup_scope import check_scope
+from acstor.repository.record_json import (
+    check_digest,
+    checked,
+    encoded,
+    list_of,
+    load_fields,
+)
 from acstor.repository.volumes import log_range
 from acstor.repository.volumes.durability import Durability
 from acstor.repository.volumes.log_range import LogRange
@@ -23,8 +28,6 @@ VOLUME_VERSION = 1
 """Version of volumes' records that this build writes; it reads this one only."""
 SNAPSHOT_VERSION = 1
 """Version of snapshots' records that this build writes; it reads this one only."""
-RECORD_SIZE_MAX = 1 << 20
-"""Longest record, bytes."""
 SECTOR_SIZE = 512
 SIZE_MAX = 1 << 62
 NAME_LENGTH_MAX = 255
@@ -36,10 +39,8 @@ METADATA_ENTRIES_MAX = 64
 METADATA_KEY_LENGTH_MAX = 255
 METADATA_VALUE_LENGTH_MAX = 1024
 
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _NONCE = re.compile(r"[0-9a-f]{32}\Z")
-
-Parsed = TypeVar("Parsed")
+_TOO_LONG = "fold the volume's logs: 'acstor volume fold' on its host"
 
 
 def random_nonce() -> str:
@@ -74,7 +75,7 @@ class DiskState:
 
         :raises ValueError: saying what is.
         """
-        _check_digest(self.manifest, "manifest")
+        check_digest(self.manifest, "manifest")
         if len(self.logs) > log_range.RANGES_MAX:
             raise ValueError(f"more than {log_range.RANGES_MAX} log ranges")
 
@@ -115,7 +116,7 @@ class Pending:
         for pack in packs:
             if pack is None:
                 raise ValueError("a pending pack is null")
-            _check_digest(pack, "a pending pack")
+            check_digest(pack, "a pending pack")
         return cls(DiskState.from_fields(fields), tuple(packs))
 
 
@@ -205,7 +206,7 @@ class VolumeRecord:
         }
         if self.dedup_scope is None:
             del fields["dedup_scope"]
-        return _encoded(fields)
+        return encoded(fields, _TOO_LONG)
 
     @classmethod
     def parse(cls, content: bytes, volume_id: str) -> "VolumeRecord":
@@ -215,8 +216,8 @@ class VolumeRecord:
         :raises CorruptError: when it is malformed or too long.
         """
         what = f"the record of volume {volume_id}"
-        fields = _fields(content, what, VOLUME_VERSION)
-        return _checked(what, lambda: cls._from_fields(fields))
+        fields = load_fields(content, what, VOLUME_VERSION)
+        return checked(what, lambda: cls._from_fields(fields))
 
     @classmethod
     def _from_fields(cls, fields: Mapping[str, Any]) -> "VolumeRecord":
@@ -226,8 +227,8 @@ class VolumeRecord:
             logs=log_range.parse_ranges(fields.get("logs")),
             pending=None if pending is None else Pending.from_fields(pending),
             durability=Durability.from_fields(fields.get("durability")),
-            seals=tuple(_position(one, "a seal") for one in _list(fields, "seals", SEALS_MAX)),
-            hosts=tuple(_list(fields, "hosts", HOSTS_MAX)),
+            seals=tuple(_position(one, "a seal") for one in list_of(fields, "seals", SEALS_MAX)),
+            hosts=tuple(list_of(fields, "hosts", HOSTS_MAX)),
             unknown={
                 name: value
                 for name, value in fields.items()
@@ -306,7 +307,7 @@ class SnapshotRecord:
             "logs": [one.to_fields() for one in self.logs],
             "metadata": dict(self.metadata),
         }
-        return _encoded(fields)
+        return encoded(fields, _TOO_LONG)
 
     @classmethod
     def parse(cls, content: bytes, snapshot_id: str) -> "SnapshotRecord":
@@ -316,8 +317,8 @@ class SnapshotRecord:
         :raises CorruptError: when it is malformed or too long.
         """
         what = f"the record of snapshot {snapshot_id}"
-        fields = _fields(content, what, SNAPSHOT_VERSION)
-        return _checked(what, lambda: cls._from_fields(fields))
+        fields = load_fields(content, what, SNAPSHOT_VERSION)
+        return checked(what, lambda: cls._from_fields(fields))
 
     @classmethod
     def _from_fields(cls, fields: Mapping[str, Any]) -> "SnapshotRecord":
@@ -390,57 +391,6 @@ def check_metadata(metadata: object) -> None:
             raise ValueError("a key of the metadata is empty or too long")
         if not isinstance(value, str) or len(value) > METADATA_VALUE_LENGTH_MAX:
             raise ValueError(f"metadata {key!r} is no text, or too long")
-
-
-def _fields(content: bytes, what: str, version: int) -> Mapping[str, Any]:
-    try:
-        if len(content) > RECORD_SIZE_MAX:
-            raise ValueError("it is too long")
-        fields: Mapping[str, Any] = untrusted_json.load(content, what)
-        found = fields["version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise exception.CorruptError(f"{what} is malformed", hint=_HINT) from error
-    if found != version or isinstance(found, bool):
-        raise exception.UnsupportedError(
-            f"{what} has version {found!r:.20}, this release reads {version}"
-        )
-    return fields
-
-
-def _checked(what: str, parse: Callable[[], Parsed]) -> Parsed:
-    try:
-        return parse()
-    except exception.InvalidError as error:
-        raise exception.CorruptError(f"{what} is malformed: {error}", hint=_HINT) from error
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise exception.CorruptError(f"{what} is malformed: {error}", hint=_HINT) from error
-
-
-_HINT = (
-    "restore the ref from a backup of the origin; 'acstor repository verify' lists what is damaged"
-)
-
-
-def _encoded(fields: Mapping[str, Any]) -> bytes:
-    content = json.dumps(fields, indent=1, sort_keys=True).encode() + b"\n"
-    if len(content) > RECORD_SIZE_MAX:
-        raise exception.ExhaustedError(
-            f"the record has {len(content)} bytes, at most {RECORD_SIZE_MAX} may be",
-            hint="fold the volume's logs: 'acstor volume fold' on its host",
-        )
-    return content
-
-
-def _check_digest(value: object, what: str) -> None:
-    if value is not None and (not isinstance(value, str) or not _DIGEST.match(value)):
-        raise ValueError(f"{what} is no digest")
-
-
-def _list(fields: Mapping[str, Any], name: str, length_max: int) -> list[Any]:
-    found = fields.get(name)
-    if not isinstance(found, list) or len(found) > length_max:
-        raise ValueError(f"{name} is no list of at most {length_max}")
-    return found
 
 
 def _position(value: object, what: str) -> tuple[int, int]:
