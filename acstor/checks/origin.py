@@ -54,8 +54,9 @@ def check_repository(conf: cfg.ConfigOpts) -> Result:
             f"{what}; volumes need version {repository.VOLUMES_VERSION}, before version 3 a host "
             "that stops while it changes a ref of a directory keeps others from it, [repository] "
             f"dedup_scope needs version {repository.SCOPES_VERSION}, and images are stored "
-            f"compressed from version {repository.COMPRESSED_VERSION} on, and packs compacted from "
-            f"version {repository.COMPACTION_VERSION} on: when every machine runs this release, "
+            f"compressed from version {repository.COMPRESSED_VERSION} on, packs compacted from "
+            f"version {repository.COMPACTION_VERSION} on, and disks have versions from version "
+            f"{repository.VERSIONS_VERSION} on: when every machine runs this release, "
             "'acstor repository upgrade'"
         )
     if needs_locks:

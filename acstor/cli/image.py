@@ -208,9 +208,9 @@ class _Verify(lister.Lister):
         report = self._report
         self.app.stderr.write(
             f"verified {report.images} images, {report.volumes} volumes, {report.snapshots} "
-            f"snapshots: {report.packs} packs, {report.chunks} chunks, {report.log_objects} log "
-            f"objects, {report.bytes_read} bytes, {report.megabytes_per_second:.0f} MB/s; "
-            f"{len(report.damages)} damages\n"
+            f"snapshots, {report.versions} versions: {report.packs} packs, {report.chunks} chunks, "
+            f"{report.log_objects} log objects, {report.bytes_read} bytes, "
+            f"{report.megabytes_per_second:.0f} MB/s; {len(report.damages)} damages\n"
         )
         columns = tuple(field.name for field in dataclasses.fields(verification.Damage))
         return columns, (dataclasses.astuple(damage) for damage in report.damages)
@@ -245,7 +245,7 @@ class VerifyImages(_Verify):
 
 
 class VerifyRepository(_Verify):
-    """Re-read every chunk and log object of all images, volumes and snapshots; list the damages.
+    """Re-read every chunk and log object of images, volumes, snapshots and versions; list damages.
 
     What owners of volumes pushed since their last closed range is not looked at. Exit status 7
     when something is damaged.

@@ -1,5 +1,6 @@
-"""Projects of images, volumes and snapshots, as Glance and Cinder say."""
+"""Projects of images, volumes and snapshots, as Glance and Cinder say; and of versions."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,9 @@ from oslo_config import cfg
 
 from acstor import exception, identity
 from acstor.conf import cinder
-from acstor.repository.subjects import Kind, Subject
+from acstor.repository.repository import Repository
+from acstor.repository.subjects import UNREADABLE, Kind, Subject
+from acstor.repository.versions import version_refs
 
 if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
@@ -37,6 +40,20 @@ def projects_of(conf: cfg.ConfigOpts) -> dict[Subject, str]:
     block = BlockStorage(adapter)
     found.update(map(volume_of, block.list("volumes")))
     found.update(map(snapshot_of, block.list("snapshots")))
+    return found
+
+
+def projects_of_versions(repository: Repository) -> dict[Subject, str]:
+    """Return the id of the project of every version whose record is readable.
+
+    :raises UnavailableError: when the origin cannot be reached.
+    """
+    found = {}
+    for version_id in version_refs.version_ids(repository.origin):
+        with contextlib.suppress(*UNREADABLE):
+            version = version_refs.find_version(repository.origin, version_id)
+            if version is not None:
+                found[Subject(Kind.VERSION, version_id)] = version.record.project
     return found
 
 

@@ -15,12 +15,12 @@ NOBODY = "-"
 
 
 class ListSpace(lister.Lister):
-    """List the images, volumes and snapshots with the bytes of packs that they need.
+    """List images, volumes, snapshots and versions with the bytes of packs that they need.
 
     Used are the bytes, as they are stored, of all chunks of a disk; unique are those of them that
     nothing else needs, which removing it would free. Every manifest is read; what cannot be read is
-    left out. By project it is the bytes of all that a project has in Glance and Cinder, each once;
-    these are asked with the credentials of [keystone].
+    left out. By project it is the bytes of all that a project has in Glance and Cinder and of its
+    versions, each once; the former are asked with the credentials of [keystone].
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -30,7 +30,7 @@ class ListSpace(lister.Lister):
             "--by",
             choices=("disk", "project"),
             default="disk",
-            help="what to list: images, volumes and snapshots (disk), or projects",
+            help="what to list: images, volumes, snapshots and versions (disk), or projects",
         )
         return parser
 
@@ -42,7 +42,7 @@ class ListSpace(lister.Lister):
             disks = accounting.account(repository).owners
             rows = ((str(one.owner.kind), one.owner.id, *_bytes(one)) for one in disks)
             return ("kind", "id", *BYTES), _sorted(rows)
-        known = projects.projects_of(conf)
+        known = {**projects.projects_of(conf), **projects.projects_of_versions(repository)}
         found = accounting.account_owners(repository, lambda one: known.get(one) or NOBODY)
         return ("project_id", *BYTES), _sorted((one.owner, *_bytes(one)) for one in found.owners)
 

@@ -20,7 +20,7 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OwnerSpace(Generic[Owner]):
-    """Stored bytes that an owner needs: an image, a volume, a snapshot, or all of a project."""
+    """Stored bytes that an owner needs: an image, volume, snapshot or version, or a project."""
 
     owner: Owner
     used_bytes: int
@@ -52,7 +52,7 @@ class Space(Generic[Owner]):
 
 
 def account(repository: Repository) -> Space[Subject]:
-    """Add up what the packs of a repository hold, for each image, volume and snapshot.
+    """Add up what the packs of a repository hold, for each image, volume, snapshot and version.
 
     :raises UnavailableError: when the origin cannot be reached.
     """
@@ -60,9 +60,9 @@ def account(repository: Repository) -> Space[Subject]:
 
 
 def account_owners(repository: Repository, owner_of: Callable[[Subject], Owner]) -> Space[Owner]:
-    """Add up what the packs of a repository hold, for each owner of images, volumes and snapshots.
+    """Add up what the packs of a repository hold, for each owner of images, volumes and the like.
 
-    :param owner_of: of a subject; what subjects of one owner share is counted once.
+    :param owner_of: of a subject, whole; what subjects of one owner share is counted once.
     :raises UnavailableError: when the origin cannot be reached.
     """
     space: Space[Owner] = Space()
@@ -73,7 +73,8 @@ def account_owners(repository: Repository, owner_of: Callable[[Subject], Owner])
     subjects = Subjects(repository)
     for subject in subjects.all():
         try:
-            _add(subjects, subject, numbers.setdefault(owner_of(subject), len(numbers)), runs)
+            owner = owner_of(subject.whole)
+            _add(subjects, subject, numbers.setdefault(owner, len(numbers)), runs)
         except UNREADABLE:
             space.unreadable.append(subject)
     moved = moved_packs.follow(

@@ -17,6 +17,7 @@ CONDEMNED_PREFIX = "gc/condemned/"
 COMPACTION_PREFIX = "compactions/"
 VOLUME_PREFIX = "volumes/"
 SNAPSHOT_PREFIX = "snapshots/"
+VERSION_PREFIX = "versions/"
 VOLUME_LOG_PREFIX = "volume-log/"
 NO_UUID = "00000000-0000-0000-0000-000000000000"
 CHUNKS_MAX = 64 << 20
@@ -79,6 +80,16 @@ def volume_ref(volume_id: str) -> str:
 def snapshot_ref(snapshot_id: str) -> str:
     """Return the name of the ref that holds a snapshot's record."""
     return SNAPSHOT_PREFIX + snapshot_id
+
+
+def version_ref(version_id: str) -> str:
+    """Return the name of the ref that holds a version's record."""
+    return f"{VERSION_PREFIX}{version_id[:2]}/{version_id}"
+
+
+def version_shard(number: int) -> str:
+    """Return the folder of the refs of versions whose ids begin with a byte."""
+    return f"{VERSION_PREFIX}{number:02x}/"
 
 
 def log_folder(volume_id: str, epoch: int) -> str:

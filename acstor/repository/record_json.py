@@ -12,7 +12,7 @@ RECORD_SIZE_MAX = 1 << 20
 HINT = (
     "restore the ref from a backup of the origin; 'acstor repository verify' lists what is damaged"
 )
-"""What to do about a record that is damaged."""
+"""Hint for whoever finds a damaged record."""
 
 Parsed = TypeVar("Parsed")
 

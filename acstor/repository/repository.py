@@ -15,7 +15,7 @@ from acstor.repository.images import boot_profile, image_record, signed_record, 
 from acstor.repository.images.image_index import ImageIndexWriter
 
 FORMAT_NAME = "acstor-repository"
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """Version of the repositories that this build makes, unless it is told otherwise.
 
 It must grow when a new kind of ref keeps manifests alive: a garbage collector that does not know
@@ -24,11 +24,13 @@ are where programs of version 2 see none. 4: chunks may have names in a scope (d
 which programs of version 3 take for damaged. 5: hosts follow an index of the images
 (images/image_index.py), which programs of version 4 do not write. 6: images have manifests and
 packs of version 2 (disk_formats.py), which programs of version 5 do not read. 7: chunks may have
-been moved to other packs (moved_packs.py), where programs of version 6 do not look for them.
+been moved to other packs (moved_packs.py), where programs of version 6 do not look for them. 8:
+versions of disks keep manifests alive (versions/record.py), which collectors of version 7 do not
+know.
 """
-FORMAT_VERSIONS_MADE = (5, 6, 7)
+FORMAT_VERSIONS_MADE = (5, 6, 7, 8)
 """Versions that this build can make: programs of the release before read the first."""
-FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6, 7)
+FORMAT_VERSIONS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Versions that this build opens."""
 VOLUMES_VERSION = 2
 """First version with volumes; upgrade.py makes one of an older repository."""
@@ -40,6 +42,8 @@ COMPRESSED_VERSION = 6
 """First version whose new images have manifests and packs of version 2."""
 COMPACTION_VERSION = 7
 """First version whose packs may be compacted."""
+VERSIONS_VERSION = 8
+"""First version with versions of disks."""
 CHUNK_SIZE_DEFAULT = 64 << 10
 FORMAT_SIZE_MAX = 64 << 10
 
@@ -237,6 +241,18 @@ class Repository:
             raise exception.UnsupportedError(
                 f"the repository has format version {self.format.version}, compaction needs "
                 f"{COMPACTION_VERSION}",
+                hint="when every machine runs this release: 'acstor repository upgrade'",
+            )
+
+    def check_versions_allowed(self) -> None:
+        """Refuse versions of disks where an older release might collect what they refer to.
+
+        :raises UnsupportedError: when the repository's version is older than they are.
+        """
+        if self.format.version < VERSIONS_VERSION:
+            raise exception.UnsupportedError(
+                f"the repository has format version {self.format.version}, versions of disks need "
+                f"{VERSIONS_VERSION}",
                 hint="when every machine runs this release: 'acstor repository upgrade'",
             )
 

@@ -1,5 +1,6 @@
-"""Subjects of a verification: images, volumes and snapshots, each with its manifest and log."""
+"""Subjects of a verification: images, volumes, snapshots and versions, with manifest and log."""
 
+import contextlib
 import dataclasses
 import enum
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from collections.abc import Iterator
 from acstor import exception
 from acstor.repository.disk_manifest import DiskManifest
 from acstor.repository.repository import Repository
+from acstor.repository.versions import version_refs
+from acstor.repository.versions.states import VersionState
 from acstor.repository.volumes import record_refs
 from acstor.repository.volumes.record import DiskState
 
@@ -19,14 +22,31 @@ class Kind(enum.StrEnum):
     IMAGE = "image"
     VOLUME = "volume"
     SNAPSHOT = "snapshot"
+    VERSION = "version"
+
+
+class Part(enum.StrEnum):
+    """Part of a subject that has a manifest of its own."""
+
+    DISK = "disk"
+    NVRAM = "nvram"
+    """UEFI variables, of a version."""
+    VTPM = "vtpm"
+    """State of the virtual TPM, of a version."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """One image, volume or snapshot."""
+    """One image, volume, snapshot or version, or a part of one."""
 
     kind: Kind
     id: str
+    part: Part = Part.DISK
+
+    @property
+    def whole(self) -> "Subject":
+        """The image, volume, snapshot or version that it is of."""
+        return Subject(self.kind, self.id)
 
 
 class Subjects:
@@ -45,11 +65,23 @@ class Subjects:
             yield Subject(Kind.VOLUME, volume_id)
         for snapshot_id in record_refs.snapshot_ids(self._origin):
             yield Subject(Kind.SNAPSHOT, snapshot_id)
+        for version_id in version_refs.version_ids(self._origin):
+            yield from self._parts_of(version_id)
+
+    def _parts_of(self, version_id: str) -> Iterator[Subject]:
+        """Yield a version, and what is beside its disk as far as its record is readable."""
+        yield Subject(Kind.VERSION, version_id)
+        with contextlib.suppress(*UNREADABLE):
+            version = version_refs.find_version(self._origin, version_id)
+            for part in (Part.NVRAM, Part.VTPM):
+                if version is not None and getattr(version.record, part.value) is not None:
+                    yield Subject(Kind.VERSION, version_id, part)
 
     def disk_of(self, subject: Subject) -> DiskState | None:
         """Return the disk that a subject has at present; None when the subject is gone.
 
         Of a volume that is owned, what its owner pushed since the last closed range is not in it.
+        A version that is captured only has none, and no part that it does not name.
 
         :raises CorruptError: and the like when its record is not readable.
         """
@@ -59,8 +91,19 @@ class Subjects:
         if subject.kind is Kind.VOLUME:
             volume = record_refs.find_volume(self._origin, subject.id)
             return None if volume is None else volume.record.disk
+        if subject.kind is Kind.VERSION:
+            return self._version_of(subject)
         snapshot = record_refs.find_snapshot(self._origin, subject.id)
         return None if snapshot is None else snapshot.record.disk
+
+    def _version_of(self, subject: Subject) -> DiskState | None:
+        version = version_refs.find_version(self._origin, subject.id)
+        if version is None or version.record.state is VersionState.CAPTURED:
+            return None
+        if subject.part is Part.DISK:
+            return version.record.content
+        manifest = getattr(version.record, subject.part.value)
+        return None if manifest is None else DiskState(manifest)
 
     def load(self, disk: DiskState) -> DiskManifest | None:
         """Return the manifest of a disk, None when it has none.

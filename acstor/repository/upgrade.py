@@ -17,6 +17,7 @@ there stay as they are, new ones are stored so. Who upgrades to 5 leaves a repos
 alone, also one that is being upgraded to it at the same time.
 Version 6 to 7 (compaction): nothing else changes until packs are compacted; a data plane that
 opened the repository before does not find what was moved.
+Version 7 to 8 (versions of disks): nothing else changes until there are versions.
 Programs of a release that knows less must not run any more: one that opened the repository before
 goes on, fails at every ref of version 3, and if it is a garbage collector of version 1 it would
 delete what volumes refer to.

@@ -17,7 +17,7 @@ from acstor.repository.gc.condemnation import State, Tombstones
 from acstor.repository.progress import Progress
 from acstor.repository.repository import Repository
 from acstor.repository.sound_copies import SoundCopies
-from acstor.repository.subjects import UNREADABLE, Kind, Subject, Subjects
+from acstor.repository.subjects import UNREADABLE, Kind, Part, Subject, Subjects
 from acstor.repository.volumes.log_object import LOG_OBJECT_SIZE_MAX, check_log_object
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.record import DiskState
@@ -35,11 +35,15 @@ class Damage:
     what: str
     """Message: what is wrong."""
     image: str | None = None
-    """Image that is affected; without one, a volume or a snapshot: an object that none needs."""
+    """Image that is affected; without one, a volume and the like: an object that none needs."""
     volume: str | None = None
     """Volume that is affected."""
     snapshot: str | None = None
     """Snapshot that is affected."""
+    version: str | None = None
+    """Version that is affected."""
+    part: str | None = None
+    """Part of the version: its disk, UEFI variables or virtual TPM."""
     chunk: int | None = None
     """Index of the affected chunk of the disk."""
     pack: str | None = None
@@ -57,6 +61,7 @@ class Report:
     images: int = 0
     volumes: int = 0
     snapshots: int = 0
+    versions: int = 0
     packs: int = 0
     chunks: int = 0
     """Chunks of packs that were read and digested."""
@@ -80,8 +85,8 @@ class _Loaded:
 class Verifier:
     """Verifies images, or everything, of one repository.
 
-    Volumes and snapshots are in use meanwhile: what is damaged, but no longer needed by the time
-    that everything is read, is not reported.
+    Volumes, snapshots and versions are in use meanwhile: what is damaged, but no longer needed by
+    the time that everything is read, is not reported.
     """
 
     def __init__(self, repository: Repository, progress: Progress | None = None) -> None:
@@ -101,8 +106,8 @@ class Verifier:
     def verify(self, image_ids: Sequence[str] | None = None) -> Report:
         """Re-read every digest of some images, or of the whole repository.
 
-        :param image_ids: the images; None: all, all volumes and snapshots with their log objects,
-            and every pack, also those that nothing needs.
+        :param image_ids: the images; None: all, all volumes, snapshots and versions with their log
+            objects, and every pack, also those that nothing needs.
         :raises NotFoundError: when there is no such image.
         :raises UnavailableError: when the origin cannot be read.
         """
@@ -141,7 +146,7 @@ class Verifier:
 
     def _load(self, wanted: Sequence[Subject]) -> dict[Subject, _Loaded]:
         disks = {}
-        counts = Counter(subject.kind for subject in wanted)
+        counts = Counter(subject.kind for subject in wanted if subject.part is Part.DISK)
         for subject in wanted:
             try:
                 found = self._load_one(subject)
@@ -149,12 +154,13 @@ class Verifier:
                 self._add(subject, error.message)
                 continue
             if found is None:
-                counts[subject.kind] -= 1
+                counts[subject.kind] -= subject.part is Part.DISK
             else:
                 disks[subject] = found
         self._report.images = counts[Kind.IMAGE]
         self._report.volumes = counts[Kind.VOLUME]
         self._report.snapshots = counts[Kind.SNAPSHOT]
+        self._report.versions = counts[Kind.VERSION]
         return disks
 
     def _load_one(self, subject: Subject) -> _Loaded | None:
@@ -174,6 +180,8 @@ class Verifier:
 
     def _add(self, subject: Subject, what: str, **fields: Any) -> None:
         whose: dict[str, Any] = {subject.kind.value: subject.id}
+        if subject.kind is Kind.VERSION:
+            whose["part"] = subject.part.value
         self._report.damages.append(Damage(what, **whose, **fields))
 
     def _targets_of(self, packs: set[bytes]) -> set[bytes]:

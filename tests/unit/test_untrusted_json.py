@@ -38,6 +38,7 @@ from acstor.repository.images.usage import Usage
 from acstor.repository.images.withdrawal_rounds import Rounds
 from acstor.repository.images.working_set import WorkingSet
 from acstor.repository.repository import Format
+from acstor.repository.versions.record import VersionRecord
 from acstor.repository.volumes.record import SnapshotRecord, VolumeRecord
 from acstor.telemetry.disk_watch import parse_report
 from acstor.telemetry.host_states import HostState
@@ -174,6 +175,10 @@ DOCUMENTS: dict[str, tuple[Reader, bytes]] = {
     "snapshot": (
         lambda content: SnapshotRecord.parse(content, IMAGE),
         golden("snapshot-record-v1.json"),
+    ),
+    "version": (
+        lambda content: VersionRecord.parse(content, IMAGE),
+        golden("version-record-v1.json"),
     ),
     "decision": (Decision.parse, golden("decision-v1.json")),
     "ring term": (PublisherTerm.parse, golden("ring-term-v1.json")),

@@ -265,6 +265,7 @@ _COUNTERS = (
     (layout.IMAGE_PREFIX, "images"),
     (layout.VOLUME_PREFIX, "volumes"),
     (layout.SNAPSHOT_PREFIX, "snapshots"),
+    (layout.VERSION_PREFIX, "versions"),
 )
 
 

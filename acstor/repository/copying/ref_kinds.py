@@ -31,6 +31,9 @@ REF_KINDS = (
     RefKind(layout.IMAGE_PREFIX, True, "records of images, whose signatures stay valid"),
     RefKind(layout.VOLUME_PREFIX, True, "records of volumes; a restore ends their ownership"),
     RefKind(layout.SNAPSHOT_PREFIX, True, "records of snapshots, which never change"),
+    RefKind(
+        layout.VERSION_PREFIX, True, "records of versions; one that is captured has no content"
+    ),
     RefKind("catalogue/", True, "image registry: what the registrar knows of Glance's images"),
     RefKind("working-sets/", True, "what boots of an image read: true of the image for ever"),
     RefKind("boot-profiles/", True, "in which order boots of an image read: true for ever"),

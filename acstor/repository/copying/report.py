@@ -23,6 +23,7 @@ class CopyReport:
     images: int = 0
     volumes: int = 0
     snapshots: int = 0
+    versions: int = 0
     refs: int = 0
     """Refs of the source that the copy has as they were."""
     refs_written: int = 0

@@ -21,6 +21,7 @@ from acstor.repository.copying.report import CopyDamage
 from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.images.usage import USAGE_PREFIX, Usage
 from acstor.repository.repository import Repository
+from acstor.repository.versions.record import VersionRecord
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.record import SnapshotRecord, VolumeRecord
 
@@ -201,6 +202,9 @@ def _named(name: str, content: bytes) -> _Named:
     if name.startswith(layout.SNAPSHOT_PREFIX):
         disk = SnapshotRecord.parse(content, name.removeprefix(layout.SNAPSHOT_PREFIX)).disk
         return _one(disk.manifest), disk.logs, []
+    if name.startswith(layout.VERSION_PREFIX):
+        version = VersionRecord.parse(content, name.rsplit("/", 1)[-1])
+        return version.manifests, version.logs, []
     if name.startswith(layout.VOLUME_PREFIX):
         volume = name.removeprefix(layout.VOLUME_PREFIX)
         record = VolumeRecord.parse(content, volume)

@@ -6,12 +6,13 @@ snapshots and clones may be at work at the same time, several collections too, o
 may be killed at any moment. Why no referenced object is ever deleted: RFD 5, and for volumes
 RFD 8. In short:
 
-* whoever refers to an object that exists already (an image, a snapshot, a clone) first publishes
-  the reference and then looks whether the object is condemned, while a collection first reads what
-  is condemned and then the references: one of them sees the other;
-* whoever makes an object for a volume (a log object of its epoch, a pack or manifest of a fold)
-  is named by the volume's record before the object exists: when it has a tombstone, the reference
-  was there before, and a collection reads the references after the tombstones;
+* whoever refers to an object that exists already (an image, a snapshot, a clone, a version) first
+  publishes the reference and then looks whether the object is condemned, while a collection first
+  reads what is condemned and then the references: one of them sees the other;
+* whoever makes an object for a volume (a log object of its epoch, a pack or manifest of a fold) or
+  for a version (of a capture, of a merge) is named by its record before the object exists: when it
+  has a tombstone, the reference was there before, and a collection reads the references after the
+  tombstones;
 * whoever moves chunks (a compaction) names the packs that it makes before they exist, and a
   collection looks at what names them before it looks at what was moved; a pack whose chunks were
   moved is deleted after those that have them were claimed: RFD 23;
@@ -59,6 +60,7 @@ class Report:
     images: int = 0
     volumes: int = 0
     snapshots: int = 0
+    versions: int = 0
     hosts: int = 0
     """Hosts whose usage records were read."""
     manifests_read: int = 0
@@ -144,7 +146,8 @@ class Collector:
         marked = Marker(self._repository, self._remembered, present).mark()
         self._served = marked.served
         report.images, report.volumes = marked.images, marked.volumes
-        report.snapshots, report.hosts = marked.snapshots, marked.hosts
+        report.snapshots, report.versions = marked.snapshots, marked.versions
+        report.hosts = marked.hosts
         report.manifests_read = marked.manifests_read
         held_by = holders(self._origin, self._host, self._clock)
         report.holds = len(held_by)

@@ -1,4 +1,4 @@
-"""The mark phase of garbage collection: what images, volumes, snapshots and hosts refer to."""
+"""The mark phase of garbage collection: what images, volumes, versions and hosts refer to."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,9 @@ from acstor.repository.gc.remembered_packs import (
 from acstor.repository.images import usage
 from acstor.repository.moved_packs import Followed
 from acstor.repository.repository import Repository
+from acstor.repository.versions import version_refs
 from acstor.repository.volumes import record_refs
+from acstor.repository.volumes.record import Pending
 
 LOG = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class Marked:
     images: int = 0
     volumes: int = 0
     snapshots: int = 0
+    versions: int = 0
     hosts: int = 0
     manifests_read: int = 0
     """Manifests that no collection before had read."""
@@ -47,7 +50,7 @@ class Marked:
 class _Found:
     """One state of one ref."""
 
-    manifest: str | None
+    manifests: tuple[str, ...]
     identity: str
     """Different in every state of the ref."""
 
@@ -164,6 +167,13 @@ class Marker:
                 hint=f"restore it, or delete snapshot {snapshot_id}",
             )
 
+        for version_id in list(version_refs.version_ids(self._origin)):
+            marked.versions += self._mark_ref(
+                f"version {version_id}",
+                functools.partial(self._find_version, version_id),
+                hint=f"restore it, or delete version {version_id}",
+            )
+
     def _mark_hosts(self) -> None:
         for host, record in usage.read_all(self._origin).items():
             self.marked.hosts += 1
@@ -187,7 +197,7 @@ class Marker:
         if image is None:
             return None
         self._of_images.add(image.record.manifest)
-        return _Found(image.record.manifest, image.token)
+        return _Found((image.record.manifest,), image.token)
 
     def _find_volume(self, volume_id: str) -> _Found | None:
         volume = record_refs.find_volume(self._origin, volume_id)
@@ -195,17 +205,23 @@ class Marker:
             return None
         record = volume.record
         self.marked.logs.add(record.coverage(volume.id))
-        if record.pending is not None:
-            self.marked.kept.update(record.pending.packs)
-            self._mark_pending(record.pending.disk.manifest)
-        return _Found(record.manifest, record.nonce)
+        self._mark_pending(record.pending)
+        return _Found(_one(record.manifest), record.nonce)
 
     def _find_snapshot(self, snapshot_id: str) -> _Found | None:
         snapshot = record_refs.find_snapshot(self._origin, snapshot_id)
         if snapshot is None:
             return None
         self.marked.logs.add(snapshot.record.logs)
-        return _Found(snapshot.record.manifest, snapshot.record.nonce)
+        return _Found(_one(snapshot.record.manifest), snapshot.record.nonce)
+
+    def _find_version(self, version_id: str) -> _Found | None:
+        version = version_refs.find_version(self._origin, version_id)
+        if version is None:
+            return None
+        self.marked.logs.add(version.record.logs)
+        self._mark_pending(version.record.pending)
+        return _Found(version.record.manifests, version.record.nonce)
 
     def _mark_ref(self, what: str, find: Callable[[], _Found | None], hint: str) -> bool:
         """Mark what one ref refers to; return False when it was removed meanwhile."""
@@ -214,10 +230,9 @@ class Marker:
             found = find()
             if found is None:
                 return False
-            if found.manifest is None:
-                return True
             try:
-                self._mark_manifest(found.manifest)
+                for digest in found.manifests:
+                    self._mark_manifest(digest)
             except exception.NotFoundError as error:
                 # Changed between the two reads, or really gone.
                 if before == found:
@@ -256,11 +271,15 @@ class Marker:
             self.marked.manifests_read += 1
         return packs
 
-    def _mark_pending(self, digest: str | None) -> None:
-        """Mark a manifest that may not be stored yet.
+    def _mark_pending(self, pending: Pending | None) -> None:
+        """Mark packs that are being written, and a manifest that may not be stored yet.
 
         What it refers to is named beside it or marked through another ref then: see RFD 8.
         """
+        if pending is None:
+            return
+        self.marked.kept.update(pending.packs)
+        digest = pending.disk.manifest
         if digest is None:
             return
         self.marked.names.add(digest)
@@ -268,3 +287,7 @@ class Marker:
             self._mark_manifest(digest)
         except exception.NotFoundError:
             return
+
+
+def _one(manifest: str | None) -> tuple[str, ...]:
+    return () if manifest is None else (manifest,)

@@ -26,7 +26,7 @@ def test_repository_of_this_release_is_fine(configure: Configure) -> None:
     Repository.init(open_origin(conf.origin.url, 1))
     result = origin.check_repository(conf)
     assert result.code is Code.SUCCESS
-    assert "format version 7, chunks of 65536 bytes" in text(result)
+    assert "format version 8, chunks of 65536 bytes" in text(result)
 
 
 def test_repository_of_the_release_before_is_to_be_upgraded(configure: Configure) -> None:

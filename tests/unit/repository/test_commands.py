@@ -121,13 +121,13 @@ def test_space_is_shown_in_either_format(program: Program) -> None:
     assert (shown["version"], shown["packs"], shown["unreadable"]) == (5, 1, "")
     assert (shown["live_bytes"], shown["garbage_bytes"]) == (1 << 20, 0)
     upgraded = program.json("repository", "upgrade")
-    assert upgraded["version"] == 7
+    assert upgraded["version"] == 8
     other = "00000000-0000-4000-8000-000000000001"
     program.json("image", "register", path, "--id", other)
     rows = program.json("repository", "space")
     assert {row["id"] for row in rows} == {IMAGE_ID, other}
     assert all(row["unique_bytes"] == row["used_bytes"] == 1 << 20 for row in rows)
-    assert program.json("repository", "upgrade", "--format-version", "5")["version"] == 7
+    assert program.json("repository", "upgrade", "--format-version", "5")["version"] == 8
     assert "stored_bytes" not in program.json("repository", "show")
 
 

@@ -25,10 +25,10 @@ def golden(kind: str, version: int = 1) -> bytes:
     return text.encode()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_format_object_version_requires_update(version: int) -> None:
     found = Format.parse(golden("format", version))
-    assert (FORMAT_VERSION, FORMAT_VERSIONS_MADE) == (7, (5, 6, 7))
+    assert (FORMAT_VERSION, FORMAT_VERSIONS_MADE) == (8, (5, 6, 7, 8))
     assert (found.version, found.chunk_size) == (version, 65536)
     assert found.id == "75d745ee-6122-4977-8a4e-8b187136749e"
     assert found.encode() == golden("format", version), "bump FORMAT_VERSION"

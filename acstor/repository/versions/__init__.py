@@ -1,0 +1,1 @@
+"""Versions of disks in the origin: records, captures, deltas (RFD 28)."""
