@@ -187,7 +187,8 @@ class PagedManifest:
         self, digest: str, length: int, read: Read, base: "PagedManifest | None" = None
     ) -> None:
         self.digest = digest
-        self._names: list[str] = [digest, *(base._names if base else [])]
+        self.names: list[str] = [digest, *(base.names if base else [])]
+        """Names of the manifests that a reading may look into, this one first."""
         self._manifest: native.PagedManifest
         with self._mapped():
             self._manifest = native.PagedManifest.open(
@@ -218,7 +219,7 @@ class PagedManifest:
 
     def references(self) -> dict[bytes, str]:
         """See :class:`DiskManifest`."""
-        return _keys_of(self._names, self.packs())
+        return _keys_of(self.names, self.packs())
 
     def content_name(self) -> str:
         """See :class:`DiskManifest`.
@@ -258,6 +259,11 @@ class PagedManifest:
         """See :class:`DiskManifest`."""
         with self._mapped():
             return self._manifest.first_difference(first, scan) is None
+
+    def next_data(self, first: int) -> int | None:
+        """Return the index of the first chunk with content at or after ``first``, None: no more."""
+        with self._mapped():
+            return self._manifest.next_data(first)
 
     def check(self) -> None:
         """Read all pages of this manifest and its bases; see :class:`DiskManifest`."""
