@@ -5,6 +5,7 @@ that buffer, so that an image which changes under the reader cannot put wrong by
 """
 
 import mmap
+from typing import Protocol
 
 from acstor import exception, native
 from acstor.repository import pack_filler
@@ -16,6 +17,19 @@ ZSTD_LEVEL = 1
 """Level with which new images are compressed (RFD 19)."""
 
 
+class ChunkTaker(Protocol):
+    """Knows which chunks are new, and learns in which pack they are."""
+
+    def absorb(self, scan: native.Scan) -> list[int]:
+        """Take scanned chunks and return the positions of the new ones, ascending.
+
+        All of these, of all calls, are put into packs in this order.
+        """
+
+    def close_pack(self, pack_id: bytes, table: native.ChunkRecords, /) -> None:
+        """Note that a pack, which is stored next, has the first of those that are in none yet."""
+
+
 class CompressedPackFiller:
     """Fills one pack of version 2 after the other from the new chunks of a disk.
 
@@ -25,7 +39,7 @@ class CompressedPackFiller:
 
     def __init__(
         self,
-        builder: native.DiskBuilder,
+        builder: ChunkTaker,
         chunk_size: int,
         pack_size: int,
         storer: PackStorer,
