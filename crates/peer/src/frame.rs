@@ -44,6 +44,19 @@ pub const CLASS_NONE: u8 = 3;
 /// First bytes of a HELLO's body.
 pub const HELLO_MAGIC: [u8; 8] = *b"ACSTPEER";
 
+/// Load of a server, with [`crate::FEATURE_LOAD`] told with each answer but a refusal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToldLoad {
+    /// Milliseconds that a demand would wait for its turn to be sent; the greatest number is that or more.
+    pub wait_ms: u16,
+    /// Binary logarithm of the bytes per second that the server's link has to spare, rounded down; 0 where
+    /// it does not know, at most [`FREE_RATE_LOG2_MAX`].
+    pub free_rate_log2: u8,
+}
+
+/// Greatest logarithm of a rate: that of 2^63 bytes per second.
+pub const FREE_RATE_LOG2_MAX: u8 = 63;
+
 /// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
@@ -119,8 +132,14 @@ impl FrameKind {
             }
             FrameKind::Class => flags <= CLASS_NONE,
             FrameKind::Unknown(_) => true,
+            _ if self.tells_load() => flags <= FREE_RATE_LOG2_MAX,
             _ => flags == 0,
         }
+    }
+
+    /// Returns whether a frame of this kind may tell the server's load.
+    const fn tells_load(self) -> bool {
+        matches!(self, FrameKind::Data | FrameKind::Compressed | FrameKind::Held | FrameKind::Pong)
     }
 }
 
@@ -188,6 +207,8 @@ pub struct Header {
     pub flags: u8,
     /// The refusal of a STATUS frame.
     pub status: Option<PeerStatus>,
+    /// Load that an answer tells; of other kinds none.
+    pub load: ToldLoad,
     /// Chosen by the client, repeated in the answer.
     pub request_id: u64,
 }
@@ -195,7 +216,8 @@ pub struct Header {
 impl Header {
     /// Returns the header of a frame.
     pub const fn new(kind: FrameKind, body_len: u32, request_id: u64) -> Header {
-        Header { kind, body_len, flags: 0, status: None, request_id }
+        let load = ToldLoad { wait_ms: 0, free_rate_log2: 0 };
+        Header { kind, body_len, flags: 0, status: None, load, request_id }
     }
 
     /// Returns the header of a refusal.
@@ -220,8 +242,8 @@ impl Header {
         let raw = RawHeader {
             body_len: U32::new(self.body_len),
             kind: self.kind.code(),
-            flags: self.flags,
-            status: U16::new(self.status.map_or(0, PeerStatus::code)),
+            flags: self.flags | self.load.free_rate_log2,
+            status: U16::new(self.status.map_or(self.load.wait_ms, PeerStatus::code)),
             request_id: U64::new(self.request_id),
         };
         zerocopy::transmute!(raw)
@@ -258,7 +280,14 @@ impl Header {
         if !possible {
             return Err(FrameError::Length);
         }
-        let status = PeerStatus::from_code(raw.status.get());
+        let load = match kind.tells_load() {
+            true => ToldLoad { wait_ms: raw.status.get(), free_rate_log2: raw.flags },
+            false => ToldLoad::default(),
+        };
+        let status = match kind.tells_load() {
+            true => None,
+            false => PeerStatus::from_code(raw.status.get()),
+        };
         // A kind of a newer version may use flags and status as it likes.
         let is_unknown = matches!(kind, FrameKind::Unknown(_));
         let has_reserved = !kind.may_have(raw.flags);
@@ -268,8 +297,9 @@ impl Header {
         Ok(Header {
             kind,
             body_len,
-            flags: if is_unknown { 0 } else { raw.flags },
+            flags: if is_unknown || kind.tells_load() { 0 } else { raw.flags },
             status,
+            load,
             request_id: raw.request_id.get(),
         })
     }

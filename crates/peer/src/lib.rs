@@ -22,6 +22,7 @@ pub mod frame;
 mod request;
 mod server;
 mod status;
+mod told;
 mod version;
 
 pub use acstor_net::{TlsConfig, TlsFault, TlsFileError, TlsStatus};
@@ -34,9 +35,10 @@ pub use error::PeerError;
 pub use request::{ChunkRequest, ChunkServer, ServeFuture};
 pub use server::{CompressionStats, EgressStats, PeerServer, ServerStats};
 pub use status::PeerStatus;
+pub use told::Told;
 pub use version::{
-    FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES, VERSION_1, VERSION_MAX,
-    VERSION_MIN, VersionRange,
+    FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURE_LOAD, FEATURES, VERSION_1,
+    VERSION_MAX, VERSION_MIN, VersionRange,
 };
 
 /// The application protocol of TLS on both sides.

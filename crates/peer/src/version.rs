@@ -17,8 +17,10 @@ pub const FEATURE_HOLDS: u64 = 1;
 pub const FEATURE_COMPRESSED: u64 = 2;
 /// Flags of GET for the class of a request, and CLASS, which changes it or cancels the request.
 pub const FEATURE_CLASSES: u64 = 4;
+/// The server's load in the header of DATA, COMPRESSED, HELD and PONG.
+pub const FEATURE_LOAD: u64 = 8;
 /// Features that this build knows.
-pub const FEATURES: u64 = FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES;
+pub const FEATURES: u64 = FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES | FEATURE_LOAD;
 
 /// An inclusive range of protocol versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,10 +19,10 @@ use super::link::{Change, LinkStatus, Requests};
 use super::peer::{Peer, Waited};
 use super::pending::{Answer, Ask, PendingTable, Submission};
 use crate::connection_state::{ConnectionEvent, ConnectionState};
-use crate::frame::{FrameKind, Get, Header, encode_holds};
+use crate::frame::{FrameKind, Get, Header, ToldLoad, encode_holds};
 use crate::{
-    ClientLimits, CloseReason, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES,
-    PeerStatus,
+    ClientLimits, CloseReason, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURE_LOAD,
+    FEATURES, PeerStatus,
 };
 
 /// Events handled before new requests are sent.
@@ -109,7 +109,7 @@ impl Connection {
             pending: PendingTable::default(),
             pending_max: REQUESTS_MAX.min(greeted.hello.requests_in_flight_max as usize),
             features: FEATURES & greeted.hello.features,
-            input: Input::new(peer.buffers()),
+            input: Input::new(peer.buffers(), FEATURES & greeted.hello.features),
             output: Vec::new(),
             unflushed: false,
             answers: 0,
@@ -272,8 +272,14 @@ impl Connection {
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
         for handled in 0..EVENTS_PER_ROUND {
             match self.input.poll_event(cx, &mut self.stream, &self.pending) {
-                Poll::Ready(Ok(Event::Answer(id, answer))) => self.give(id, answer)?,
-                Poll::Ready(Ok(Event::Pong)) => {}
+                Poll::Ready(Ok(Event::Answer(id, answer, load))) => {
+                    // A refusal tells no load.
+                    if answer.is_ok() {
+                        self.hear(load);
+                    }
+                    self.give(id, answer)?;
+                }
+                Poll::Ready(Ok(Event::Pong(load))) => self.hear(load),
                 Poll::Ready(Ok(Event::Goodbye)) => self.begin_drain(CloseReason::Drained),
                 Poll::Ready(Err(CloseReason::PeerClosed))
                     if self.state == ConnectionState::Draining =>
@@ -285,6 +291,12 @@ impl Connection {
             }
         }
         Ok(true)
+    }
+
+    fn hear(&self, load: ToldLoad) {
+        if self.features & FEATURE_LOAD != 0 {
+            self.peer.hear(load);
+        }
     }
 
     fn give(&mut self, id: u64, answer: Answer) -> Result<(), CloseReason> {

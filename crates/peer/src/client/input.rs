@@ -13,18 +13,18 @@ use acstor_net::Stream;
 use super::buffers::BufferPool;
 use super::pending::{Answer, PendingTable};
 use crate::compression::WireChunk;
-use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header};
-use crate::{CloseReason, PeerStatus};
+use crate::frame::{FrameError, FrameKind, HEADER_LEN, Header, ToldLoad};
+use crate::{CloseReason, FEATURE_LOAD, PeerStatus};
 
 /// Bytes taken beyond a payload: some headers, and at most this much of the next payload is copied.
 const STAGING_CAPACITY: usize = 512;
 
 /// Something that came from the server.
 pub(super) enum Event {
-    /// The answer to a request.
-    Answer(u64, Answer),
-    /// The answer to a PING.
-    Pong,
+    /// The answer to a request, with the load that it told.
+    Answer(u64, Answer, ToldLoad),
+    /// The answer to a PING, with the load that it told.
+    Pong(ToldLoad),
     /// No more requests, please.
     Goodbye,
 }
@@ -35,6 +35,7 @@ struct Payload {
     kind: FrameKind,
     bytes: Vec<u8>,
     len: usize,
+    load: ToldLoad,
 }
 
 impl Payload {
@@ -51,11 +52,14 @@ pub(super) struct Input {
     /// Bytes received since the beginning.
     received: u64,
     buffers: Arc<BufferPool>,
+    /// Features that both sides know.
+    features: u64,
 }
 
 impl Input {
-    pub(super) fn new(buffers: Arc<BufferPool>) -> Input {
-        Input { staging: Vec::with_capacity(STAGING_CAPACITY), payload: None, received: 0, buffers }
+    pub(super) fn new(buffers: Arc<BufferPool>, features: u64) -> Input {
+        let staging = Vec::with_capacity(STAGING_CAPACITY);
+        Input { staging, payload: None, received: 0, buffers, features }
     }
 
     /// Bytes received since the beginning.
@@ -86,7 +90,7 @@ impl Input {
                 FrameKind::Compressed => WireChunk::Compressed(bytes),
                 _ => WireChunk::Plain(bytes),
             };
-            return Ok(Some(Event::Answer(payload.request_id, Ok(answer))));
+            return Ok(Some(Event::Answer(payload.request_id, Ok(answer), payload.load)));
         }
         if self.payload.is_some() {
             return Ok(None);
@@ -96,6 +100,9 @@ impl Input {
         };
         let header = Header::decode(head).map_err(CloseReason::Malformed)?;
         self.staging.drain(..HEADER_LEN);
+        if header.load != ToldLoad::default() && self.features & FEATURE_LOAD == 0 {
+            return Err(CloseReason::Malformed(FrameError::Reserved));
+        }
         match header.kind {
             FrameKind::Data | FrameKind::Held | FrameKind::Compressed => {
                 self.begin_payload(&header, pending)?;
@@ -106,9 +113,9 @@ impl Input {
                 if pending.get(header.request_id).is_none() {
                     return Err(CloseReason::UnexpectedAnswer);
                 }
-                Ok(Some(Event::Answer(header.request_id, Err(status))))
+                Ok(Some(Event::Answer(header.request_id, Err(status), header.load)))
             }
-            FrameKind::Pong => Ok(Some(Event::Pong)),
+            FrameKind::Pong => Ok(Some(Event::Pong(header.load))),
             FrameKind::Goodbye => Ok(Some(Event::Goodbye)),
             FrameKind::Hello
             | FrameKind::Ping
@@ -134,8 +141,8 @@ impl Input {
         let at_hand = self.staging.len().min(len);
         bytes.extend_from_slice(&self.staging[..at_hand]);
         self.staging.drain(..at_hand);
-        let Header { kind, request_id, .. } = *header;
-        self.payload = Some(Payload { request_id, kind, bytes, len });
+        let Header { kind, request_id, load, .. } = *header;
+        self.payload = Some(Payload { request_id, kind, bytes, len, load });
         Ok(())
     }
 

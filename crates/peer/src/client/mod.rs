@@ -27,7 +27,9 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::frame::{HOLDS_MAX, decode_held};
-use crate::{ChunkRequest, ClassWatch, ClientLimits, PeerConfig, PeerError, PeerStatus, Security};
+use crate::{
+    ChunkRequest, ClassWatch, ClientLimits, PeerConfig, PeerError, PeerStatus, Security, Told,
+};
 use buffers::BufferPool;
 use peer::Peer;
 pub use stats::{ClientStats, PeerStats};
@@ -168,6 +170,12 @@ impl PeerClient {
     /// included, or `None` when fewer than 20 are known.
     pub fn latency_p99(&self, address: &str) -> Option<Duration> {
         self.peers.by_address.read().peers.get(address).and_then(|peer| peer.latency_p99())
+    }
+
+    /// Returns the load that the peer told with its last answer, or `None` before, and of a peer of an older
+    /// release.
+    pub fn told(&self, address: &str) -> Option<Told> {
+        self.peers.by_address.read().peers.get(address).and_then(|peer| peer.told())
     }
 
     /// Returns whether a connection to the peer is tried; [`BreakerState::Closed`] when it was never asked.

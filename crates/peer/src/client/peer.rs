@@ -24,7 +24,8 @@ use super::pending::{Ask, Submission};
 use super::pool::{Look, Pool};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
-use crate::{ChunkRequest, ClassWatch, ClientLimits, CloseReason, PeerError, TlsFault};
+use crate::frame::ToldLoad;
+use crate::{ChunkRequest, ClassWatch, ClientLimits, CloseReason, PeerError, TlsFault, Told};
 
 /// One peer.
 pub(super) struct Peer {
@@ -37,6 +38,7 @@ pub(super) struct Peer {
     /// Notified when the pool got a connection or an attempt failed.
     pool_changed: Notify,
     latency: Mutex<LatencyHistogram>,
+    told: Mutex<Option<Told>>,
     counters: PeerCounters,
 }
 
@@ -52,6 +54,7 @@ impl Peer {
             pool: Mutex::new(Pool::new()),
             pool_changed: Notify::new(),
             latency: Mutex::new(LatencyHistogram::new()),
+            told: Mutex::new(None),
             counters: PeerCounters::default(),
             client,
         }
@@ -382,6 +385,15 @@ impl Peer {
         }
     }
 
+    /// Notes the load that the peer told.
+    pub(super) fn hear(&self, load: ToldLoad) {
+        *self.told.lock() = Some(Told::new(load, self.clock().now()));
+    }
+
+    pub(super) fn told(&self) -> Option<Told> {
+        *self.told.lock()
+    }
+
     pub(super) fn latency_p99(&self) -> Option<Duration> {
         self.latency.lock().p99()
     }
@@ -414,6 +426,7 @@ impl Peer {
             errors: self.counters.errors(),
             late_answers: get(&self.counters.late_answers),
             latency_p99: self.latency_p99(),
+            told: self.told(),
         }
     }
 }

@@ -7,7 +7,7 @@ use acstor_selection::BreakerState;
 use acstor_types::ErrorKind;
 use bytes::Bytes;
 
-use crate::{CloseReason, PeerError};
+use crate::{CloseReason, PeerError, Told};
 
 /// Counters of a client since its start.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub struct PeerStats {
     pub late_answers: u64,
     /// Latency that 99 of 100 recent answers kept.
     pub latency_p99: Option<Duration>,
+    /// Load that it told with its last answer, of whatever class; `None` before, and of an older release.
+    pub told: Option<Told>,
 }
 
 impl PeerStats {

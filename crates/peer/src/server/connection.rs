@@ -11,6 +11,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use acstor_net::{DrainSignal, Stream};
@@ -29,10 +30,12 @@ use super::requests::{Promotion, Request, Requests};
 use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{
-    Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, UNKNOWN_BODY_LEN_MAX,
-    decode_holds, encode_held, held_len,
+    Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, ToldLoad,
+    UNKNOWN_BODY_LEN_MAX, decode_holds, encode_held, held_len,
 };
-use crate::{ChunkRequest, ClassWatch, CloseReason, FEATURE_CLASSES, PeerStatus, Promoter};
+use crate::{
+    ChunkRequest, ClassWatch, CloseReason, FEATURE_CLASSES, FEATURE_LOAD, PeerStatus, Promoter,
+};
 
 /// Bytes of requests received with one call: 200 GETs, and always one whole frame.
 const INPUT_CAPACITY: usize = 16 << 10;
@@ -288,7 +291,9 @@ impl Connection {
                 self.handle_get(cx, header.request_id, &get);
             }
             FrameKind::Ping => {
-                self.output.push_header(Header::new(FrameKind::Pong, 0, header.request_id));
+                self.port.look();
+                let pong = Header::new(FrameKind::Pong, 0, header.request_id);
+                self.output.push_header(Header { load: self.load(), ..pong });
             }
             FrameKind::Holds => {} // answered from its body
             FrameKind::Class if self.has_classes() => self.handle_class(&header),
@@ -334,7 +339,8 @@ impl Connection {
             return self.refuse(request_id, PeerStatus::Overloaded);
         };
         let held = self.shared.chunks.holds(digests);
-        self.output.push_held(request_id, encode_held(&held), permit);
+        self.port.look();
+        self.output.push_held(request_id, encode_held(&held), (permit, self.load()));
     }
 
     fn handle_get(&mut self, cx: &mut Context<'_>, request_id: u64, get: &Get) {
@@ -422,7 +428,16 @@ impl Connection {
     fn send(&mut self, request: Request, chunk: WireChunk) {
         let Request { request_id, permit, .. } = request;
         self.shared.counters.count_chunk(permit.bytes(), chunk.wire_len());
-        self.output.push_chunk(request_id, chunk, permit);
+        self.output.push_chunk(request_id, chunk, (permit, self.load()));
+    }
+
+    /// The load that an answer tells; none to a client that does not know of it.
+    fn load(&self) -> ToldLoad {
+        if self.features & FEATURE_LOAD == 0 {
+            return ToldLoad::default();
+        }
+        let free_rate_log2 = self.shared.free_rate_log2.load(Ordering::Relaxed);
+        ToldLoad::new(self.port.wait(), free_rate_log2)
     }
 
     fn admit(&self, bytes: u64, class: RequestClass) -> Option<Permit> {

@@ -16,6 +16,7 @@ mod stats;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use acstor_net::{
@@ -30,7 +31,7 @@ pub use compressor::CompressionStats;
 pub use egress::EgressStats;
 pub use stats::ServerStats;
 
-use crate::{ChunkServer, PeerConfig, PeerError, Security, ServerLimits, TlsStatus};
+use crate::{ChunkServer, PeerConfig, PeerError, Security, ServerLimits, TlsStatus, told};
 use admission::Budget;
 use compressor::Compressor;
 use connection::Connection;
@@ -68,6 +69,8 @@ struct Shared {
     connections: Arc<ConnectionRegistry>,
     compressor: Compressor,
     egress: Arc<Egress>,
+    /// Rate that the link has to spare, as it is told; 0 where that is not known.
+    free_rate_log2: AtomicU8,
     counters: Counters,
 }
 
@@ -120,6 +123,7 @@ impl PeerServer {
         let shared = Arc::new(Shared {
             chunks,
             egress: Egress::new(&limits, clock.clone()),
+            free_rate_log2: AtomicU8::new(0),
             clock,
             tls,
             members,
@@ -147,6 +151,13 @@ impl PeerServer {
         let compression = self.shared.compressor.stats();
         let egress = self.shared.egress.stats();
         self.shared.counters.snapshot(budget.requests(), budget.bytes(), compression, egress)
+    }
+
+    /// Takes the bytes per second that this host's link has to spare for sending, which are told to peers
+    /// with each answer; 0 where that is not known, as before the first call.
+    pub fn tell_free_rate(&self, bytes_per_second: u64) {
+        let log2 = told::free_rate_log2(bytes_per_second);
+        self.shared.free_rate_log2.store(log2, Ordering::Relaxed);
     }
 
     /// Takes the hosts of the ring in use as (name, `ip:port`): with `members_only` clients must have the
@@ -267,6 +278,6 @@ impl OpenGauge<'_> {
 
 impl Drop for OpenGauge<'_> {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -12,7 +12,7 @@ use tokio::io::AsyncWrite;
 use super::admission::Permit;
 use crate::PeerStatus;
 use crate::compression::WireChunk;
-use crate::frame::{FrameKind, HEADER_LEN, Header};
+use crate::frame::{FrameKind, HEADER_LEN, Header, ToldLoad};
 
 /// Pieces handed to the kernel with one call: headers and payloads of 32 frames.
 const SLICES_MAX: usize = 64;
@@ -42,17 +42,29 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn push_chunk(&mut self, request_id: u64, chunk: WireChunk, permit: Permit) {
+    pub(super) fn push_chunk(
+        &mut self,
+        request_id: u64,
+        chunk: WireChunk,
+        (permit, load): (Permit, ToldLoad),
+    ) {
         let (kind, payload) = match chunk {
             WireChunk::Plain(chunk) => (FrameKind::Data, chunk),
             WireChunk::Compressed(body) => (FrameKind::Compressed, body),
         };
-        let header = Header::new(kind, payload.len() as u32, request_id).encode();
+        let header = Header::new(kind, payload.len() as u32, request_id);
+        let header = Header { load, ..header }.encode();
         self.frames.push_back(Outgoing { header, payload, _permit: Some(permit) });
     }
 
-    pub(super) fn push_held(&mut self, request_id: u64, held: Vec<u8>, permit: Permit) {
-        let header = Header::new(FrameKind::Held, held.len() as u32, request_id).encode();
+    pub(super) fn push_held(
+        &mut self,
+        request_id: u64,
+        held: Vec<u8>,
+        (permit, load): (Permit, ToldLoad),
+    ) {
+        let header = Header::new(FrameKind::Held, held.len() as u32, request_id);
+        let header = Header { load, ..header }.encode();
         self.frames.push_back(Outgoing { header, payload: held.into(), _permit: Some(permit) });
     }
 

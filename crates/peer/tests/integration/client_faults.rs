@@ -153,7 +153,7 @@ async fn test_fetch_peer_closes_between_frames_is_tried_again() {
 async fn test_fetch_peer_sends_garbage_is_malformed() {
     let reserved = {
         let mut bytes = Header::new(FrameKind::Pong, 0, 0).encode();
-        bytes[5] = 9;
+        bytes[5] = 0x89;
         bytes
     };
     let cases = [

@@ -4,12 +4,12 @@
 use std::path::PathBuf;
 
 use acstor_peer::frame::{
-    Frame, FrameError, FrameKind, Get, Header, Hello, decode_held, decode_holds, encode_held,
-    encode_holds,
+    Frame, FrameError, FrameKind, Get, Header, Hello, ToldLoad, decode_held, decode_holds,
+    encode_held, encode_holds,
 };
 use acstor_peer::{
-    ChunkRequest, ClassWatch, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURES,
-    PeerStatus, Security, VERSION_MAX, VersionRange,
+    ChunkRequest, ClassWatch, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURE_LOAD,
+    FEATURES, PeerStatus, Security, VERSION_MAX, VersionRange,
 };
 use acstor_types::{ChunkSize, Digest, DiskId, RequestClass};
 
@@ -78,7 +78,8 @@ fn holds_frames() -> Vec<u8> {
 /// Another layout is another feature bit: keep this one as long as it is spoken.
 #[test]
 fn test_frames_of_holds_change_requires_another_feature() {
-    assert_eq!(FEATURES, FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES);
+    let all = FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES | FEATURE_LOAD;
+    assert_eq!(FEATURES, all);
     let golden = golden_file("peer-frames-v1-holds.bin");
     assert_eq!(holds_frames(), golden);
     let asked = Frame::decode(&golden).unwrap().unwrap();
@@ -161,6 +162,39 @@ fn test_frames_of_classes_change_requires_another_feature() {
         other[5] = flags;
         assert_eq!(Frame::decode(&other), Err(FrameError::Reserved));
     }
+}
+
+/// Answers of each kind that tells a load.
+fn load_frames() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (kind, body_len, load) in [
+        (FrameKind::Pong, 0, ToldLoad { wait_ms: 0, free_rate_log2: 26 }),
+        (FrameKind::Held, 2, ToldLoad { wait_ms: 12, free_rate_log2: 0 }),
+        (FrameKind::Data, 4096, ToldLoad { wait_ms: u16::MAX, free_rate_log2: 63 }),
+        (FrameKind::Compressed, 40, ToldLoad { wait_ms: 0x0102, free_rate_log2: 30 }),
+    ] {
+        let header = Header::new(kind, body_len, 0x0000_0004_0000_0002);
+        bytes.extend(Header { load, ..header }.encode());
+        bytes.extend(vec![0x5a; body_len as usize]);
+    }
+    bytes
+}
+
+/// Another layout is another feature bit: keep this one as long as it is spoken.
+#[test]
+fn test_frames_of_load_change_requires_another_feature() {
+    let golden = golden_file("peer-frames-v1-load.bin");
+    assert_eq!(load_frames(), golden);
+    let (mut rest, mut loads) = (&golden[..], Vec::new());
+    while let Some(frame) = Frame::decode(rest).unwrap() {
+        assert_eq!((frame.header.flags, frame.header.status), (0, None));
+        loads.push((frame.header.load.wait_ms, frame.header.load.free_rate_log2));
+        rest = &rest[frame.wire_len()..];
+    }
+    assert_eq!(loads, [(0, 26), (12, 0), (u16::MAX, 63), (0x0102, 30)]);
+    let mut other = Header::new(FrameKind::Pong, 0, 0).encode();
+    other[5] = 64;
+    assert_eq!(Header::decode(&other), Err(FrameError::Reserved));
 }
 
 /// A change of a byte on the wire is a new version of the protocol: add it to `version.rs`, give it a

@@ -13,6 +13,7 @@ mod drain;
 mod fetch;
 mod golden_frames;
 mod holds;
+mod load;
 mod membership;
 mod proptest_frames;
 mod proptest_states;

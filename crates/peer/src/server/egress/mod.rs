@@ -12,6 +12,7 @@ mod service_time;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use acstor_runclock::{RunClock, RunInstant};
 use acstor_types::RequestClass;
@@ -56,6 +57,8 @@ pub(super) struct EgressPort {
     has_slot: bool,
     /// Instant at which the slot stops counting.
     due: Option<RunInstant>,
+    /// Time that a demand waits for a slot, when this port last looked.
+    wait: Duration,
 }
 
 impl Egress {
@@ -79,7 +82,14 @@ impl Egress {
             state.wakers.resize(id + 1, None);
         }
         drop(state);
-        EgressPort { egress: Arc::clone(self), id, queued: 0, has_slot: false, due: None }
+        EgressPort {
+            egress: Arc::clone(self),
+            id,
+            queued: 0,
+            has_slot: false,
+            due: None,
+            wait: Duration::ZERO,
+        }
     }
 
     pub(super) fn stats(&self) -> EgressStats {
@@ -128,6 +138,7 @@ impl EgressPort {
             self.queued += 1;
             state.keep_waker(self.id, cx);
         }
+        self.wait = state.scheduler.demand_wait();
         at_once
     }
 
@@ -144,6 +155,7 @@ impl EgressPort {
             self.queued = self.queued.saturating_sub(count);
             self.has_slot = true;
             self.due = state.scheduler.slot_due(self.id);
+            self.wait = state.scheduler.demand_wait();
         }
         if self.queued > 0 {
             state.keep_waker(self.id, cx);
@@ -169,6 +181,16 @@ impl EgressPort {
         let id = self.id;
         self.egress.step(id, |scheduler, now, granted| scheduler.finish(id, now, granted));
         self.queued > 0
+    }
+
+    /// Time that a demand would wait for a slot, as of the last answer that was offered or granted.
+    pub(super) fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// Looks again how long a demand would wait for a slot.
+    pub(super) fn look(&mut self) {
+        self.wait = self.egress.state.lock().scheduler.demand_wait();
     }
 
     /// Instant at which the slot stops counting; `None` where none counts.

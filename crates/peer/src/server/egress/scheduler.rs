@@ -210,6 +210,15 @@ impl Scheduler {
         self.dequeue(id, ticket).is_some()
     }
 
+    /// Time that a demand which came now would wait for a slot, typically.
+    pub(super) fn demand_wait(&self) -> Duration {
+        if self.slots_held < self.rules.slots_max {
+            return Duration::ZERO;
+        }
+        let before = self.queued_bytes[RequestClass::Demand.index()] + self.rules.slot_bytes as u64;
+        self.service_time.of(before) / self.rules.slots_max as u32
+    }
+
     /// Answers that wait, by class.
     pub(super) fn queued(&self) -> [usize; RequestClass::COUNT] {
         self.queued

@@ -178,6 +178,22 @@ fn test_small_answers_share_a_slot() {
     assert_eq!(link.finish(id), (33..40).collect::<Vec<_>>());
 }
 
+#[test]
+fn test_demand_wait_counts_the_demands_before() {
+    let mut link = Link::new();
+    assert_eq!(link.scheduler.demand_wait(), Duration::ZERO);
+    link.fill();
+    let one = link.scheduler.demand_wait();
+    assert!(one > Duration::ZERO);
+    let other = link.scheduler.join(host(1));
+    for ticket in 0..7 {
+        link.offer(other, RequestClass::Demand, ticket);
+        link.offer(other, RequestClass::Ahead, 100 + ticket);
+    }
+    let eight = link.scheduler.demand_wait();
+    assert!(eight >= 8 * one && eight < 9 * one, "{one:?} {eight:?}");
+}
+
 /// Step of a test.
 #[derive(Clone, Debug)]
 enum Step {
