@@ -115,6 +115,22 @@ def test_fuse_threads_follow_the_processors_unless_configured(
     assert told() == 5
 
 
+@pytest.mark.parametrize(("memory_gib", "budget_mib"), [(4, 40), (512, 128)])
+def test_read_ahead_has_a_hundredth_of_the_memory_at_most(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, memory_gib: int, budget_mib: int
+) -> None:
+    pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": memory_gib << 18}
+    monkeypatch.setattr(os, "sysconf", lambda name: pages[name])
+
+    def told() -> int:
+        given = settings.from_conf(conf, version="1", chunk_size=65536, origin_posix_root="/o")
+        return given["read_ahead_budget_bytes"]
+
+    assert told() >> 20 == budget_mib
+    conf.set_override("read_ahead_budget", 0, group="dataplane")
+    assert told() == 0
+
+
 @pytest.fixture
 def image_groups(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Members of the groups that this host has, of the numbers 900 and up; the test fills it."""
