@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_peer::{ChunkRequest, ChunkServer, Promoter};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerStatus, Promoter};
 use acstor_selection::{BootKind, BootProfile, limits as selection_limits};
 use acstor_types::RequestClass;
 use tokio::time::{Instant, sleep};
 
 use super::image::{CHUNK, Image, Shape};
+use super::network::PeerFaultMode;
 use super::world::{TestHost, World, check, config};
 use crate::{BlockView, Keep, ReadPathConfig, TryRead, limits};
 
@@ -333,4 +334,57 @@ fn request(image: &Image, index: usize) -> ChunkRequest {
         chunk_size: image.manifest.chunk_size(),
         accepts_compressed: false,
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_read_ahead_that_waits_tells_nothing_of_a_peer() {
+    let (world, image) = world(&["a", "b"], &config());
+    let host = world.host("a");
+    let first = world.span_of(&image, "b", 0) as u32;
+    set(host, &image, &(first..first + 16).collect::<Vec<_>>());
+    world.network.set("b", PeerFaultMode::Stalled);
+    host.view(&image).opened();
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(host.fetches("timeout"), 16);
+    assert_eq!(host.metric("acstor_peers_circuit_open"), 0);
+    assert_eq!(host.metric("acstor_hedges_total{outcome=\"started\"}"), 0);
+    // The same silence with a guest that waits for it is one.
+    host.read_chunk(&image, u64::from(first)).await.unwrap();
+    assert_eq!(host.metric("acstor_hedges_total{outcome=\"started\"}"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_promoted_fetch_counts_from_its_promotion() {
+    let config = ReadPathConfig { origin_threads: 1, ..config() };
+    let (world, image) = world(&["a", "b"], &config);
+    let host = world.host("a");
+    let first = world.span_of(&image, "b", 0) as u32;
+    set(host, &image, &(first..first + 16).collect::<Vec<_>>());
+    let view = host.view(&image);
+    view.opened();
+    sleep(Duration::from_secs(1)).await;
+    assert!(host.path.peer_latencies(9).is_empty());
+    read(&view, &image, first).await;
+    let latencies = host.path.peer_latencies(9);
+    assert_eq!(latencies.len(), 1);
+    assert_eq!(latencies[0].fetches, 1);
+    assert!(latencies[0].p99 <= 20 * MILLI, "{latencies:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_owner_keeps_half_of_its_permits_for_demand() {
+    let config = ReadPathConfig { origin_threads: 1, serve_inflight_max: 4, ..config() };
+    let (world, image) = world(&["a"], &config);
+    let path = &world.host("a").path;
+    let by = Instant::now() + Duration::from_secs(9);
+    let ahead = Promoter::new(RequestClass::Ahead);
+    let waiting: Vec<_> = (0..2)
+        .map(|index| tokio::spawn(path.serve(request(&image, index), ahead.watch(), by)))
+        .collect();
+    sleep(10 * MILLI).await;
+    let refused = path.serve(request(&image, 2), ahead.watch(), by).await;
+    assert_eq!(refused.unwrap_err(), PeerStatus::Overloaded);
+    let served = path.serve(request(&image, 2), ClassWatch::DEMAND, by).await;
+    assert!(image.digest(2).matches(&served.unwrap()));
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
 }
