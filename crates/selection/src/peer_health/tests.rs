@@ -160,3 +160,16 @@ fn test_size_lets_a_simulation_hold_a_million() {
     let bytes = size_of::<PeerHealth>();
     assert!(bytes <= 448, "{bytes}");
 }
+
+#[test]
+fn test_fetch_for_which_nobody_waits_is_no_trial() {
+    let mut peer = peer();
+    let now = Moment::ZERO;
+    assert!(peer.would_admit(TRIAL, now));
+    peer.failed(now, 0.5);
+    assert!(!peer.would_admit(TRIAL, now));
+    let later = now + peer.breaker().retry_in(now);
+    assert!(peer.would_admit(TRIAL, later) && peer.would_admit(TRIAL, later));
+    assert!(peer.admit(TRIAL, later), "the trial is left to those who wait");
+    assert!(!peer.would_admit(TRIAL, later), "and its end is awaited");
+}
