@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import signal
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from acstor.agent.reconcilers.local_files import known_files
 from acstor.agent.reconcilers.local_files.known_files import KnownFile, KnownFiles
 from acstor.control import bitmap
-from acstor.drivers.nova.image_links.local_directory import local_path
+from acstor.drivers.nova.image_links.local_directory import local_path, partial_name
 from acstor.origin.opening import open_origin
 from acstor.repository.images.image_registry import Entry, EntryState, ImageRegistry
 from testbed.fixtures.conditions import wait_for
@@ -110,6 +111,27 @@ def test_data_plane_that_dies_is_not_noticed(local: LocalFilesHost) -> None:
     local.host.kill("agent")
     assert local.nova.link(image.id).read_bytes() == image.content
     assert os.readlink(local.nova.link(image.id)) == str(local.file(image))
+
+
+def test_data_plane_that_hangs_while_a_file_is_made_hangs_no_agent(cloud: Cloud) -> None:
+    """Who reads a file system that hangs cannot be killed: that is a child, and left behind."""
+    local = LocalFilesHost(cloud, rate="1MiB")
+    image = local.pinned()
+    partial = local.file(image).with_name(partial_name(image.id))
+    wait_for(f"half a file\n{local.host.log()}", partial.exists, timeout=120)
+    pid = local.host.dataplane_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        agent = local.host._processes["agent"]
+        agent.terminate()
+        assert agent.wait(60) == 0
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert os.readlink(local.nova.link(image.id)) == str(local.host.file(image))
+    local.host.start_agent()
+    local.wait_linked(image)
+    assert local.nova.link(image.id).read_bytes() == image.content
 
 
 def test_withdrawn_image_is_moved_back_first(local: LocalFilesHost) -> None:

@@ -135,19 +135,19 @@ class LocalFiles:
         """
         if self._is_enabled and (snapshot.registered is None or snapshot.status is None):
             return
-        allowed, promised = self._allowed(snapshot), snapshot.whole | self._preloaded()
+        allowed, desired = self._allowed(snapshot), snapshot.whole | self._preloaded()
         for image_id, known in list(self._table.files.items()):
             manifest = snapshot.offered.get(image_id)
             if known.state is _S.UNLINKING:
                 continue
             # What is not offered just now says nothing of what is to be kept.
-            is_kept = image_id in promised or manifest is None
+            is_kept = image_id in desired or manifest is None
             if image_id not in allowed or not is_kept:
                 self._table.move(image_id, _E.DROP, reason="it is to have none any more")
             elif manifest not in (None, known.manifest):
                 self._table.move(image_id, _E.DROP, reason="its manifest was replaced")
         for image_id in sorted(
-            allowed & promised & snapshot.offered.keys() - self._table.files.keys()
+            allowed & desired & snapshot.offered.keys() - self._table.files.keys()
         ):
             self._table.want(image_id, snapshot.offered[image_id])
 

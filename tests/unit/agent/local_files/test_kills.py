@@ -21,7 +21,7 @@ def assert_no_half_file_is_linked(host: LocalFilesHost) -> None:
 def is_killed(host: LocalFilesHost) -> bool:
     try:
         host.settle(**PINNED)
-        host.settle()  # the promise ends
+        host.settle()  # the preload is stopped
     except KilledError:
         return True
     return False

@@ -49,7 +49,7 @@ def test_link_is_moved_when_nova_lets_it(host: LocalFilesHost) -> None:
 
 
 def test_file_goes_after_its_link(host: LocalFilesHost) -> None:
-    """The promise ends: first the link leads back to the mount, then the file is removed."""
+    """The preload is stopped: first the link leads back to the mount, then the file is removed."""
     host.settle(**PINNED)
     host.links.is_busy = True
     host.reconcile()
@@ -197,13 +197,13 @@ def test_others_who_take_the_room_meanwhile_get_it(host: LocalFilesHost) -> None
     assert host.maker.files == {}
 
 
-def test_promise_that_ends_while_the_file_is_written(host: LocalFilesHost) -> None:
+def test_preload_that_is_stopped_while_the_file_is_written(host: LocalFilesHost) -> None:
     host.settle()
 
-    def end_the_promise() -> None:
+    def stop_the_preload() -> None:
         host.files.reconcile(host.snapshot())
 
-    host.maker.on_piece = end_the_promise
+    host.maker.on_piece = stop_the_preload
     host.settle(**PINNED)
     host.maker.on_piece = lambda: None
     host.settle()
