@@ -83,12 +83,13 @@ CRATE_ARROWS = {
     "peer": {"types", "runclock", "selection", "net"},
     "readpath": {"types", "ring", "manifest", "pack", "store", "net", "peer", "runclock"}
     | {"selection"},
+    "rados": {"types", "readpath"},
     "fuse": {"types", "readpath"},
     "overlay": {"types", "diskio", "manifest", "pack", "readpath"},
     "nbd": {"types", "net", "readpath", "overlay"},
     "testkit": {"types"},
     "fuzzing": {"types", "ring", "manifest", "pack", "store", "peer", "readpath", "fuse", "overlay"}
-    | {"nbd"},
+    | {"nbd", "rados"},
     "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
     "pyext": {"types", "ring", "manifest", "pack", "readpath", "fuse", "overlay", "host"},
     "simcore": {"types", "ring", "store", "selection"},

@@ -23,6 +23,7 @@ pub mod pack_table;
 pub mod peer_client;
 pub mod peer_frames;
 pub mod peer_server;
+pub mod rados_head;
 pub mod ring;
 pub mod store_records;
 pub mod stored_chunk;

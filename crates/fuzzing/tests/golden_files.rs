@@ -7,7 +7,8 @@ use std::path::Path;
 use acstor_fuzzing::mutations::Mutations;
 use acstor_fuzzing::{
     fuse_requests, manifest, manifest_pages, moved_pack, nbd_protocol, nbd_server, pack_header,
-    pack_table, peer_client, peer_frames, peer_server, ring, store_records, stored_chunk,
+    pack_table, peer_client, peer_frames, peer_server, rados_head, ring, store_records,
+    stored_chunk,
 };
 
 /// Inputs of a decoder, and of what opens a connection or files for each.
@@ -103,6 +104,11 @@ fn peer_frames_are_taken_apart() {
 #[test]
 fn a_peer_server_ends_every_connection() {
     use_all(golden(&["peer-frames"]), FEW, peer_server::run);
+}
+
+#[test]
+fn heads_in_rados_are_parsed_or_refused() {
+    use_all(golden(&["rados-head"]), MANY, rados_head::run);
 }
 
 #[test]
