@@ -17,6 +17,7 @@ __all__ = [
     "PackHeader",
     "PackWriter",
     "PagedManifest",
+    "RadosReader",
     "Ring",
     "RingHost",
     "Scan",
@@ -61,6 +62,49 @@ class OriginReader(Protocol):
         :raises acstor.exception.AcstorException: mapped to the error kind of its class.
         """
 
+@final
+class RadosReader:
+    """Reader of an origin in Ceph through librados, which a data plane calls without Python.
+
+    Given to :class:`DataPlane` as its origin. The cluster is connected to at the first read, and
+    again where that failed. Safe from any thread; each call ends by the deadlines that ``options``
+    set.
+    """
+
+    def __new__(
+        cls,
+        *,
+        conf: str,
+        client: str,
+        pool: str,
+        stripe_pool: str,
+        namespace: str,
+        timeout_seconds: float,
+        options: Mapping[str, str],
+    ) -> Self:
+        """Load librados.
+
+        :param conf: path of ceph.conf.
+        :param client: name of the client without its type.
+        :param pool: of heads and small objects.
+        :param stripe_pool: of stripes.
+        :param namespace: first part of all namespaces.
+        :param timeout_seconds: longest wait for another call's connecting.
+        :param options: of librados: deadlines.
+        :raises DataPlaneError: kind ``unsupported`` when librados cannot be loaded, ``invalid``
+            when a text holds a zero.
+        """
+
+    def readinto(self, key: str, offset: int, buffer: Buffer) -> int:
+        """Fill ``buffer`` with the object's bytes from ``offset`` on; for tests and measurements.
+
+        :returns: ``len(buffer)``, or less where the object ends inside the range.
+        :raises DataPlaneError: of the kind that says why not.
+        """
+
+    def close(self) -> None:
+        """End the connection when the reads that are under way have ended; later ones fail."""
+
 @type_check_only
 class LogOrigin(Protocol):
     """Sink of volumes' logs: called from threads of the runtime, attached for one call only.
@@ -99,7 +143,8 @@ class DataPlane:
 
         :param config: keys, types and units are those of
             :class:`acstor.dataplane.settings.DataPlaneSettings`, all present.
-        :param origin: ``None`` exactly when ``config["origin_posix_root"]`` is not ``None``.
+        :param origin: ``None`` exactly when ``config["origin_posix_root"]`` is not ``None``. A
+            :class:`RadosReader` is read without Python.
         :raises ValueError: when a key is missing, of a wrong type or out of range (named).
         :raises DataPlaneError: kind ``unavailable`` when another process has the store open,
             ``unsupported`` when the store is of a newer format.

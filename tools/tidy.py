@@ -91,7 +91,7 @@ CRATE_ARROWS = {
     "fuzzing": {"types", "ring", "manifest", "pack", "store", "peer", "readpath", "fuse", "overlay"}
     | {"nbd", "rados"},
     "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
-    "pyext": {"types", "ring", "manifest", "pack", "readpath", "fuse", "overlay", "host"},
+    "pyext": {"types", "ring", "manifest", "pack", "readpath", "rados", "fuse", "overlay", "host"},
     "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},
 }

@@ -164,6 +164,7 @@ class DataPlaneHost:
         if self._runtime is not None:
             self._runtime.stop(self._conf.dataplane.stop_timeout)
             self.drain_log()
+        self._origin.close()
         self._inherited.close()
         self._move(ProcessEvent.STOPPED)
 

@@ -1,4 +1,4 @@
-"""The origin as the data plane reads it: natively where it is a directory, else through Python."""
+"""The origin as the data plane reads it: a directory or Ceph natively, else through Python."""
 
 import logging
 import urllib.parse
@@ -10,6 +10,8 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.dataplane.attachments import Attachments
 from acstor.dataplane.runtime import OriginReader
+from acstor.native import RadosReader
+from acstor.origin.rados import location, native_reader
 
 LOG = logging.getLogger(__name__)
 
@@ -24,18 +26,30 @@ class OriginSource:
 
     posix_root: str | None
     reader: OriginReader | None
+    """Python's, or a native one, which is read without Python."""
+
+    def close(self) -> None:
+        """End the connection of a native reader, which no thread of may outlive this process."""
+        if isinstance(self.reader, RadosReader):
+            self.reader.close()
 
 
 def open_source(conf: cfg.ConfigOpts) -> OriginSource:
     """Return the origin of ``[origin] url``.
 
-    A directory need not exist now: reads of the origin fail until it does, all else works.
+    A directory need not exist now, nor a cluster be up: reads of the origin fail until that is so,
+    all else works.
 
     :raises AcstorError: when another kind of origin cannot be opened.
     """
     parts = urllib.parse.urlsplit(conf.origin.url)
     if parts.scheme in _POSIX_SCHEMES and parts.path.startswith("/"):
         return OriginSource(urllib.parse.unquote(parts.path), None)
+    if parts.scheme == location.SCHEME:
+        try:
+            return OriginSource(None, native_reader.open_reader(location.parse_url(parts)))
+        except exception.UnsupportedError as error:
+            LOG.warning("%s; each miss goes through Python, which takes longer", error)
     # Finding drivers by entry point takes longer than starting the data plane without one.
     from acstor.origin.opening import open_origin
 

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from acstor import exception
+from acstor import exception, native
 from acstor.drivers.cinder import native_threads
-from acstor.origin import base, faulty, memory, posix, retrying
+from acstor.origin import base, faulty, keys, memory, posix, retrying
 from acstor.origin.http.driver import HttpOrigin
+from acstor.origin.rados import native_reader
+from acstor.origin.rados.location import RadosLocation
 from acstor.origin.rados.origin import RadosOrigin
 from testbed import origin_server
 from testbed.doubles.memory_rados import MemoryRados
@@ -38,6 +40,33 @@ class ServedOrigin(HttpOrigin):
         super().close()
         self._server.shutdown()
         self._server.server_close()
+
+
+class NativelyReadOrigin(RadosOrigin):
+    """Ceph as a data plane reads it: ranges natively, all else through Python."""
+
+    def __init__(self, location: RadosLocation) -> None:
+        super().__init__(
+            location.pool,
+            stripe_pool=location.stripe_pool,
+            ref_pool=location.ref_pool,
+            conf=location.conf,
+            client=location.client,
+            namespace=location.namespace,
+            timeout_seconds=location.timeout_seconds,
+        )
+        self._native = native_reader.open_reader(location)
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        keys.validate_key(key)
+        if offset < 0:
+            raise exception.InvalidError(f"offset {offset} is negative")
+        with native.map_errors(f"reading {key}"):
+            return self._native.readinto(key, offset, buffer)
+
+    def close(self) -> None:
+        self._native.close()
+        super().close()
 
 
 class ReadOnlyOrigin(memory.MemoryOrigin):
@@ -121,7 +150,28 @@ def factory_of(name: str, request: pytest.FixtureRequest) -> Factory:
         return ORIGINS[name]
     node: CephNode = request.getfixturevalue("ceph")
     pools = RADOS[name]
+    if name in READ_NATIVELY:
+        return lambda path: NativelyReadOrigin(native_location(node, pools))
     return lambda path: rados_origin(node, pools.stripes, pool=pools.heads, ref_pool=pools.refs)
+
+
+def native_location(
+    node: CephNode,
+    pools: "Pools",
+    timeout_seconds: float = RADOS_SECONDS,
+    *,
+    namespace: str | None = None,
+) -> RadosLocation:
+    """Return where a native reader finds an origin, in namespaces of its own if none is named."""
+    return RadosLocation(
+        pools.heads,
+        stripe_pool=pools.stripes,
+        ref_pool=pools.refs,
+        conf=str(node.configuration),
+        client="admin",
+        namespace=namespace or uuid.uuid4().hex,
+        timeout_seconds=timeout_seconds,
+    )
 
 
 def rados_origin(
@@ -173,10 +223,14 @@ class Pools:
 RADOS = {
     "rados": Pools(),
     "rados, refs in their pool": Pools(refs=REF_POOL),
+    "rados, read natively": Pools(),
+    "rados, erasure-coded, read natively": Pools(stripes=ERASURE_POOL),
     "rados, erasure-coded": Pools(stripes=ERASURE_POOL),
     "rados, all but the refs erasure-coded": Pools(ERASURE_POOL, ERASURE_POOL, REF_POOL),
 }
 """Names of origins in Ceph."""
+READ_NATIVELY = frozenset({"rados, read natively", "rados, erasure-coded, read natively"})
+"""Names of those whose objects are read as a data plane reads them."""
 READ_ONLY = "http, read only"
 ALL = [
     *sorted(ORIGINS),
@@ -185,4 +239,9 @@ ALL = [
     pytest.param("rados, erasure-coded", marks=pytest.mark.extended),
     pytest.param("rados, all but the refs erasure-coded", marks=pytest.mark.extended),
 ]
-SHARED = [*ALL, READ_ONLY]
+OBJECTS = [
+    *ALL,
+    "rados, read natively",
+    pytest.param("rados, erasure-coded, read natively", marks=pytest.mark.extended),
+]
+SHARED = [*OBJECTS, READ_ONLY]

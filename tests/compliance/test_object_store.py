@@ -15,7 +15,7 @@ from tests.compliance import origins
 from tests.compliance.origins import Shared
 
 
-@pytest.fixture(params=origins.ALL)
+@pytest.fixture(params=origins.OBJECTS)
 def objects(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[base.ObjectStore]:
     with origins.opened(origins.factory_of(request.param, request), tmp_path) as origin:
         yield origin

@@ -2,7 +2,7 @@
 
 import urllib.parse
 
-from acstor.origin.rados.origin import NAMESPACE_DEFAULT
+from acstor.origin.rados.location import NAMESPACE_DEFAULT
 from testbed import ceph_clients
 from testbed.ceph_clients import CONTROLLER, HOST, READER
 from testbed.fixtures.ceph import CephNode

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import itertools
 import random
 import signal
 import sys
@@ -11,16 +12,16 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from acstor import exception
+from acstor import exception, native
 from acstor.origin import base
-from acstor.origin.rados import batch
+from acstor.origin.rados import batch, native_reader
 from acstor.origin.rados import doorbell as rados_doorbell
 from acstor.origin.rados.origin import RadosOrigin
 from testbed import processes
 from testbed.fixtures.ceph import CephNode
 from testbed.fixtures.conditions import wait_for
 from tests.ceph import ERASURE_POOL, POOL, REF_POOL
-from tests.compliance.origins import RADOS_SECONDS, rados_origin
+from tests.compliance.origins import RADOS_SECONDS, Pools, native_location, rados_origin
 from tests.probe import rados_calls
 
 SIZES = [9 << 20, 5 << 20, 3 << 20, 70_000, 11]
@@ -29,6 +30,7 @@ CONTENTS = {
 }
 RANGES = 200
 RUN_MAX = 256 << 10
+THREADS = 4
 
 
 def ranges_of(seed: int) -> list[base.ReadRange]:
@@ -159,6 +161,53 @@ def test_osds_that_stop_in_the_midst_of_a_batch_end_it(ceph: CephNode) -> None:
         rados_calls.HANGS_AFTER_S,
     )  # fmt: skip
     origin.close()
+
+
+def native_problem(reader: native.RadosReader, one: base.ReadRange) -> str | None:
+    """Fill a range natively; return the kind of the error where that fails."""
+    try:
+        assert reader.readinto(one.key, one.offset, one.buffer) == len(one.buffer)
+    except native.DataPlaneError as error:
+        return str(error.kind)
+    return None
+
+
+def test_stopped_osds_end_native_reads_within_their_deadline(ceph: CephNode) -> None:
+    patient = fill(rados_origin(ceph, POOL, namespace="native"))
+    patient.close()
+    reader = native_reader.open_reader(
+        native_location(ceph, Pools(), rados_calls.DEADLINE_S, namespace="native")
+    )
+    is_stopped, begun = threading.Event(), threading.Barrier(THREADS + 1)
+
+    def is_up() -> bool:
+        return not any(native_problem(reader, one) for one in ranges_of(0))
+
+    def read_until_it_fails(seed: int) -> tuple[str, float]:
+        """Return kind and seconds of the read that failed."""
+        begun.wait(rados_calls.HANGS_AFTER_S)
+        for one in itertools.chain.from_iterable(map(ranges_of, itertools.count(seed))):
+            started = time.monotonic()
+            problem = native_problem(reader, one)
+            if problem is not None:
+                assert is_stopped.is_set()
+                assert bytes(one.buffer) == b"?" * len(one.buffer)
+                return problem, time.monotonic() - started
+            assert is_filled(one)
+        raise AssertionError("it does not fail")
+
+    wait_for("the cluster answers", is_up, rados_calls.HANGS_AFTER_S)
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as threads:
+        reading = [threads.submit(read_until_it_fails, 1000 * seed) for seed in range(THREADS)]
+        begun.wait(rados_calls.HANGS_AFTER_S)
+        is_stopped.set()
+        with stopped(ceph):
+            ended = [one.result(rados_calls.HANGS_AFTER_S) for one in reading]
+    assert {problem for problem, _ in ended} == {exception.ErrorKind.UNAVAILABLE}
+    # One deadline for the head, and one for the bytes.
+    assert max(seconds for _, seconds in ended) < 2 * rados_calls.DEADLINE_S + batch.GRACE_SECONDS
+    wait_for("the OSDs answer", is_up, rados_calls.HANGS_AFTER_S)
+    reader.close()
 
 
 RINGING = """

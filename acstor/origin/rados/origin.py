@@ -1,9 +1,7 @@
 """The origin that a URL of Ceph pools names."""
 
-import re
 import urllib.parse
 
-from acstor import exception
 from acstor.origin.pair import OriginPair
 from acstor.origin.rados.batch import Batches
 from acstor.origin.rados.binding import Binding
@@ -11,23 +9,18 @@ from acstor.origin.rados.classes import ClassedObjects
 from acstor.origin.rados.cluster import Cluster
 from acstor.origin.rados.connection import Connection
 from acstor.origin.rados.doorbell import RadosDoorbell
+from acstor.origin.rados.location import (
+    CLIENT_DEFAULT,
+    CONF_DEFAULT,
+    HOSTS,
+    NAMESPACE_DEFAULT,
+    TIMEOUT_SECONDS,
+    parse_url,
+)
 from acstor.origin.rados.objects import RadosObjects
 from acstor.origin.rados.pools import UsedPools
 from acstor.origin.rados.reading import Rounds
 from acstor.origin.rados.refs import RadosRefs
-
-CLIENT_DEFAULT = "acstor"
-CONF_DEFAULT = "/etc/ceph/ceph.conf"
-NAMESPACE_DEFAULT = "acstor"
-TIMEOUT_SECONDS = 10.0
-"""Longest wait for the cluster: to connect, and for each operation."""
-TIMEOUT_SECONDS_MIN, TIMEOUT_SECONDS_MAX = 0.5, 600.0
-_NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Without dots, which end it in the names of RADOS: ``a.o`` would be a part of ``a``."""
-HOSTS = "host"
-"""Part of the names of the namespaces that hosts write objects to, and the role of hosts."""
-CONTROLLER = "controller"
-_OPTIONS = frozenset({"stripe_pool", "ref_pool", "conf", "namespace", "role", "timeout"})
 
 
 class RadosOrigin(OriginPair):
@@ -80,63 +73,18 @@ class RadosOrigin(OriginPair):
 
     @classmethod
     def from_url(cls, url: urllib.parse.SplitResult) -> "RadosOrigin":
-        """Open ``rados://[CLIENT@]POOL``.
-
-        Behind a ``?`` may follow ``stripe_pool=POOL``, ``ref_pool=POOL``, ``conf=PATH``,
-        ``namespace=NAME``, ``role=host`` and ``timeout=SECONDS``, joined by ``&``.
+        """Open what :func:`acstor.origin.rados.location.parse_url` reads.
 
         :raises InvalidError: when the URL is none.
         """
-        client, _, pool = url.netloc.rpartition("@")
-        options = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
-        if not pool or url.path.strip("/") or url.fragment or options.keys() - _OPTIONS:
-            raise exception.InvalidError(
-                f"{url.geturl()!r} is no URL of Ceph pools",
-                hint="write rados://CLIENT@POOL, and the options behind a ?",
-            )
-        if ":" in client or not all(options.values()):
-            raise exception.InvalidError(
-                f"the URL of pool {pool} holds a password, or an option without value",
-                hint="the client's key belongs into its keyring",
-            )
+        location = parse_url(url)
         return cls(
-            urllib.parse.unquote(pool),
-            stripe_pool=options.get("stripe_pool"),
-            ref_pool=options.get("ref_pool"),
-            conf=options.get("conf", CONF_DEFAULT),
-            client=urllib.parse.unquote(client) or CLIENT_DEFAULT,
-            namespace=_namespace(options.get("namespace")),
-            is_host=_is_host(options.get("role")),
-            timeout_seconds=_timeout(options.get("timeout")),
+            location.pool,
+            stripe_pool=location.stripe_pool,
+            ref_pool=location.ref_pool,
+            conf=location.conf,
+            client=location.client,
+            namespace=location.namespace,
+            is_host=location.is_host,
+            timeout_seconds=location.timeout_seconds,
         )
-
-
-def _namespace(text: str | None) -> str:
-    if text is None:
-        return NAMESPACE_DEFAULT
-    if not _NAMESPACE.fullmatch(text):
-        raise exception.InvalidError(
-            f"{text!r} is no namespace of a repository",
-            hint="up to 64 letters, digits, underscores and hyphens make one",
-        )
-    return text
-
-
-def _is_host(role: str | None) -> bool:
-    if role not in (None, CONTROLLER, HOSTS):
-        raise exception.InvalidError(
-            f"{role!r} is no role", hint=f"write role={HOSTS} on hosts, or leave it away"
-        )
-    return role == HOSTS
-
-
-def _timeout(text: str | None) -> float:
-    try:
-        seconds = TIMEOUT_SECONDS if text is None else float(text)
-    except ValueError:
-        seconds = 0.0
-    if not TIMEOUT_SECONDS_MIN <= seconds <= TIMEOUT_SECONDS_MAX:
-        raise exception.InvalidError(
-            f"timeout {text!r} is not from {TIMEOUT_SECONDS_MIN} to {TIMEOUT_SECONDS_MAX} seconds"
-        )
-    return seconds

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::errors::{raise, raise_stale};
 use crate::log_channel::LogChannel;
 use crate::python_origin::PythonOrigin;
+use crate::rados_reader::RadosReader;
 use crate::settings;
 use crate::volumes;
 
@@ -86,6 +87,14 @@ fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
+/// The reader behind a Python object: its own where it is a native one.
+fn source_of(py: Python<'_>, object: Py<PyAny>) -> Arc<dyn OriginSource> {
+    if let Ok(native) = object.bind(py).cast::<RadosReader>() {
+        return native.get().source();
+    }
+    Arc::new(PythonOrigin::new(object))
+}
+
 #[pymethods]
 impl DataPlane {
     #[new]
@@ -94,8 +103,7 @@ impl DataPlane {
         LogChannel::installed()
             .set_directives(&settings.log_directives)
             .map_err(|error| PyValueError::new_err(format!("log_directives: {error}")))?;
-        let origin =
-            origin.map(|object| Arc::new(PythonOrigin::new(object)) as Arc<dyn OriginSource>);
+        let origin = origin.map(|object| source_of(config.py(), object));
         if origin.is_some() == settings.origin_posix_root.is_some() {
             return Err(PyValueError::new_err(
                 "give either an origin object or origin_posix_root, not both",

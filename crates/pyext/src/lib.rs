@@ -8,6 +8,7 @@ mod log_channel;
 mod mounts;
 mod python_origin;
 mod python_sink;
+mod rados_reader;
 mod repository;
 mod ring;
 mod settings;
@@ -24,6 +25,8 @@ mod _dataplane {
     use crate::errors::{DataPlaneError, StaleDescriptorError};
     #[pymodule_export]
     use crate::mounts::{mount_images, set_read_ahead, unmount_images};
+    #[pymodule_export]
+    use crate::rados_reader::RadosReader;
     #[pymodule_export]
     use crate::repository::{
         ChunkRecords, DigestIndex, DiskBuilder, ImageBuilder, Manifest, MovedPack, PackHeader,

@@ -7,7 +7,7 @@ import types
 import pytest
 from oslo_config import cfg
 
-from acstor import exception
+from acstor import exception, native
 from acstor.conf import loading
 from acstor.dataplane import groups, origin_source, settings
 from acstor.dataplane.attachments import Attachments
@@ -18,6 +18,9 @@ from acstor.dataplane.states import (
     next_state,
 )
 from acstor.dataplane.volumes.logs import drain
+from acstor.origin import opening
+from acstor.origin.rados import native_reader
+from acstor.origin.rados.connection import Connection
 from acstor.states import IllegalTransitionError
 
 
@@ -98,6 +101,66 @@ def test_posix_origin_is_read_natively_even_when_it_is_not_there(conf: cfg.Confi
     assert source.reader is None
     assert source.posix_root is not None
     assert source.posix_root.endswith("/origin")
+
+
+class NativeReader:
+    """Stands in the place of a native reader."""
+
+    is_closed = False
+
+    def __init__(self, **settings: object) -> None:
+        self.settings = settings
+
+    def close(self) -> None:
+        """Note the call."""
+        self.is_closed = True
+
+
+def test_origin_in_ceph_is_read_natively_even_when_it_is_not_there(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_reader, "RadosReader", NativeReader)
+    monkeypatch.setattr(origin_source, "RadosReader", NativeReader)
+    conf.set_override("url", "rados://me@heads?namespace=n&role=host&timeout=4", group="origin")
+    source = origin_source.open_source(conf)
+    assert source.posix_root is None
+    reader: object = source.reader
+    assert isinstance(reader, NativeReader)
+    assert reader.settings == {
+        "conf": "/etc/ceph/ceph.conf",
+        "client": "me",
+        "pool": "heads",
+        "stripe_pool": "heads",
+        "namespace": "n",
+        "timeout_seconds": 4.0,
+        "options": Connection("/etc/ceph/ceph.conf", "me", 4.0).options,
+    }
+    source.close()
+    assert reader.is_closed
+
+
+def test_origin_in_ceph_is_read_through_python_where_librados_cannot_be_loaded(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(**settings: object) -> NativeReader:
+        error = native.DataPlaneError("librados.so.2 cannot be loaded: install librados2")
+        error.kind = "unsupported"
+        raise error
+
+    def open_origin(url: str, deadline_seconds: float) -> str:
+        assert deadline_seconds == conf.readpath.origin_deadline
+        return f"Python's reader of {url}"
+
+    monkeypatch.setattr(native_reader, "RadosReader", fail)
+    monkeypatch.setattr(opening, "open_origin", open_origin)
+    conf.set_override("url", "rados://heads", group="origin")
+    source = origin_source.open_source(conf)
+    reader: object = source.reader
+    assert source.posix_root is None
+    assert reader == "Python's reader of rados://heads"
+    (record,) = caplog.records
+    assert "install librados2" in record.getMessage()
+    source.close()
 
 
 @pytest.mark.parametrize(("processors", "threads"), [(1, 2), (12, 3), (64, 8)])
