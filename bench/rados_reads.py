@@ -5,7 +5,8 @@ copy). Runs take turns; each reads what no cache of a host has. No network is cr
 
   miss        64 KiB at random of an image that nobody has read, through the mount, one after the
               other, without prefetch and compression. Peer: ``rados_read`` of as many bytes at the
-              same offsets of objects of 4 MiB, from Python as well.
+              same offsets of objects of 4 MiB, from Python as well. With ``--python`` also a host
+              whose data plane has no native reader, in turn with the other one.
   sequential  an image from its start to its end, 1 MiB with O_DIRECT. Peers: ``rbd export`` of the
               same bytes, and QEMU's own client of librbd, one request after the other.
   storm       the recorded boot on several hosts at once, without think times, every byte checked.
@@ -13,7 +14,7 @@ copy). Runs take turns; each reads what no cache of a host has. No network is cr
               ``images_type = rbd`` has it. Time until the last has ended; bytes out of the OSD.
 
 Needs root, Debian's Ceph and QEMU's driver of RBD (profile ``bench`` of ``bindep.txt``). One
-command: ``python -m bench.rados_reads [--hosts N] [--json FILE]``.
+command: ``python -m bench.rados_reads [--hosts N] [--python] [--json FILE]``.
 """
 
 import argparse
@@ -104,20 +105,21 @@ def random_disk(directory: pathlib.Path, name: str, size: int, seed: int) -> pat
 class Misses:
     """Random reads of single chunks."""
 
-    def __init__(self, cluster: Cluster, cloud: Cloud, pool: Any) -> None:
+    def __init__(self, cluster: Cluster, cloud: Cloud, pool: Any, name: str) -> None:
         self._directory = cluster.directory
         self._cloud = cloud
         self._pool = pool
+        self._name = name
         self._count = 0
 
     def measure(self) -> tuple[list[float], list[float]]:
         """Return the microseconds of each read, of ours and of librados."""
         self._count += 1
-        disk = random_disk(self._directory, f"miss-{self._count}", MISS_BYTES, self._count)
+        disk = random_disk(self._directory, self._object(), MISS_BYTES, self._count)
         for number in range(MISS_BYTES // OBJECT):
             with disk.open("rb") as file:
                 file.seek(number * OBJECT)
-                self._pool.write_full(f"miss-{self._count}-{number}", file.read(OBJECT))
+                self._pool.write_full(self._object(number), file.read(OBJECT))
         image_id = self._cloud.register_file(disk)
         self._cloud.wait_ready(image_id)
         offsets = [index * CHUNK for index in range(MISS_BYTES // CHUNK)]
@@ -128,9 +130,12 @@ class Misses:
         disk.unlink()
         return ours, theirs
 
+    def _object(self, *number: int) -> str:
+        return "-".join(map(str, (self._name, self._count, *number)))
+
     def _read_object(self, offset: int) -> None:
         number, place = divmod(offset, OBJECT)
-        content = self._pool.read(f"miss-{self._count}-{number}", CHUNK, place)
+        content = self._pool.read(self._object(number), CHUNK, place)
         if len(content) != CHUNK:
             raise SystemExit(f"librados gave {len(content)} bytes at {offset}")
 
@@ -167,24 +172,45 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def miss_rows(cluster: Cluster, runs: int) -> list[Row]:
-    with cluster.pool() as pool, cloud_of(cluster, "miss", 1, prefetch_max=0) as cloud:
-        misses = Misses(cluster, cloud, pool)
-        found = [misses.measure() for _ in range(runs)]
+def miss_rows(cluster: Cluster, runs: int, *, with_python: bool) -> list[Row]:
+    sections: dict[str, Sequence[str]] = {"miss": ()}
+    if with_python:
+        sections["miss-python"] = (sys.executable, "-m", "bench.python_reads_dataplane")
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(cluster.pool())
+        misses = [
+            Misses(
+                cluster,
+                stack.enter_context(cloud_of(cluster, one, 1, command, prefetch_max=0)),
+                pool,
+                one,
+            )
+            for one, command in sections.items()
+        ]
+        found = [[one.measure() for one in misses] for _ in range(runs)]
     rows = []
-    for name, share in (("p50", 0.50), ("p99", 0.99)):
-        ours = Series("acstor", "us", [percentile(one, share) for one, _ in found])
-        peer = Series("librados", "us", [percentile(other, share) for _, other in found])
-        rows.append(Row(f"miss: {name}", ours, peer, f"<= {MISS_MAX}x", at_most(MISS_MAX)))
+    for number, section in enumerate(sections):
+        for name, share in (("p50", 0.50), ("p99", 0.99)):
+            ours = [percentile(run[number][0], share) for run in found]
+            theirs = [percentile(run[number][1], share) for run in found]
+            series = Series("acstor", "us", ours), Series("librados", "us", theirs)
+            rows.append(Row(f"{section}: {name}", *series, f"<= {MISS_MAX}x", at_most(MISS_MAX)))
     return rows
 
 
 @contextlib.contextmanager
-def cloud_of(cluster: Cluster, section: str, hosts: int, **readpath: object) -> Iterator[Cloud]:
-    """Run hosts over a repository of the section's own in the cluster."""
+def cloud_of(
+    cluster: Cluster, section: str, hosts: int, command: Sequence[str] = (), **readpath: object
+) -> Iterator[Cloud]:
+    """Run hosts over a repository of the section's own in the cluster.
+
+    :param command: of their data planes; none: the installed one.
+    """
     directory = cluster.directory / section
     directory.mkdir()
     with cloud_in(directory, cluster.url(section)) as cloud:
+        if command:
+            cloud.dataplane_command = command
         for _ in range(hosts):
             cloud.add_host(store={"capacity": STORE}, readpath=readpath)
         yield cloud
@@ -302,6 +328,7 @@ def main() -> int:
     parser = comparison.arguments(__doc__ or "")
     parser.add_argument("--hosts", type=int, default=HOSTS, help="(default: %(default)s)")
     parser.add_argument("--only", help="sections whose name contains this")
+    parser.add_argument("--python", action="store_true", help="misses through Python, too")
     parser.add_argument("--directory", type=pathlib.Path, default=pathlib.Path("/var/tmp"))
     options: argparse.Namespace = parser.parse_args()
     rows: list[Row] = []
@@ -312,7 +339,7 @@ def main() -> int:
             node.run("rbd", "pool", "init", POOL)
             cluster = Cluster(node, directory)
             sections: dict[str, Callable[[], list[Row]]] = {
-                "miss": lambda: miss_rows(cluster, options.runs),
+                "miss": lambda: miss_rows(cluster, options.runs, with_python=options.python),
                 "sequential": lambda: sequential_rows(cluster, options.runs),
                 "storm": lambda: storm_rows(cluster, options.runs, options.hosts),
             }
