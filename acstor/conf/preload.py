@@ -67,7 +67,7 @@ OPTIONS = [
             "cache it ('openstack aggregate cache image'). They learn it from Nova's versioned "
             "notifications: set [notifications] notification_format = both (or versioned) and "
             "[oslo_messaging_notifications] driver = messagingv2 for nova-conductor. Needs "
-            "transport_url."
+            "[registrar] nova_notification_topics and transport_url."
         ),
     ),
     cfg.BoolOpt(
@@ -77,19 +77,6 @@ OPTIONS = [
             "Whether what is preloaded so is also pinned, until 'acstor preload stop': all pins "
             "together have a quarter of each store."
         ),
-    ),
-    cfg.ListOpt(
-        "nova_notification_topics",
-        default=["versioned_notifications"],
-        help=(
-            "Topics on which Nova sends its versioned notifications ([notifications] "
-            "versioned_notifications_topics in nova.conf)."
-        ),
-    ),
-    cfg.StrOpt(
-        "nova_notification_exchange",
-        default="nova",
-        help="Exchange on which Nova sends them (control_exchange in nova.conf).",
     ),
     cfg.StrOpt(
         "nova_notification_pool",

@@ -49,8 +49,9 @@ OPTIONS = [
             "Topics on which Nova sends its versioned notifications ([notifications] "
             "versioned_notifications_topics in nova.conf: versioned_notifications). They "
             "say which servers are migrated, resized or evacuated, and where to: the hosts then "
-            "preload what they read ([agent] hand_over_warm_sets). Empty: nobody listens, and such "
-            "servers come cold."
+            "preload what they read ([agent] hand_over_warm_sets); and which images Nova is asked "
+            "to cache ([preload] nova_cache_images). Empty: nobody listens, and such servers come "
+            "cold."
         ),
     ),
     cfg.StrOpt(

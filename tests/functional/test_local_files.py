@@ -114,7 +114,7 @@ def test_data_plane_that_dies_is_not_noticed(local: LocalFilesHost) -> None:
 
 
 def test_data_plane_that_hangs_while_a_file_is_made_hangs_no_agent(cloud: Cloud) -> None:
-    """Who reads a file system that hangs cannot be killed: that is a child, and left behind."""
+    """A reader of a file system that hangs cannot be killed: it is a child, and left behind."""
     local = LocalFilesHost(cloud, rate="1MiB")
     image = local.pinned()
     partial = local.file(image).with_name(partial_name(image.id))

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from oslo_config import cfg
 
+from acstor import exception
 from acstor.preload.image_caching.follower import CachedImageFollower
 from acstor.preload.image_caching.notification import EVENTS
 from acstor.preload.image_caching.starting import Outcome
@@ -37,8 +38,8 @@ class ImageCaching:
             conf,
             "image-caching-notifications",
             NotificationSource(
-                options.nova_notification_exchange,
-                options.nova_notification_topics,
+                conf.registrar.nova_notification_exchange,
+                conf.registrar.nova_notification_topics,
                 options.nova_notification_pool,
                 EVENTS,
             ),
@@ -61,9 +62,14 @@ def build(
 ) -> ImageCaching | None:
     """Return what follows Nova's cached images; None where it is not to be followed.
 
-    :raises ConfigurationError: when it is, and no message transport is configured.
+    :raises ConfigurationError: when it is, and no message transport or no topic is configured.
     """
     if not conf.preload.nova_cache_images:
         return None
+    if not conf.registrar.nova_notification_topics:
+        raise exception.ConfigurationError(
+            "[preload] nova_cache_images is set, and no topic says where Nova's notifications are",
+            hint="set [registrar] nova_notification_topics = versioned_notifications",
+        )
     transport.require(conf)
     return ImageCaching(conf, on_outcome)

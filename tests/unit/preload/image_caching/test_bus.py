@@ -45,10 +45,16 @@ class Preloads:
         raise exception.NotFoundError(image)
 
 
+WANTED = (
+    "[registrar]\nnova_notification_topics = versioned_notifications\n"
+    "[preload]\nnova_cache_images = true\n"
+)
+
+
 @pytest.fixture
 def conf(tmp_path: pathlib.Path) -> cfg.ConfigOpts:
     path = tmp_path / "acstor.conf"
-    path.write_text("[DEFAULT]\ntransport_url = fake://\n[preload]\nnova_cache_images = true\n")
+    path.write_text(f"[DEFAULT]\ntransport_url = fake://\n{WANTED}")
     return loading.load("test", ["--config-file", str(path)])
 
 
@@ -101,6 +107,14 @@ def test_nothing_is_followed_unless_it_is_wanted(tmp_path: pathlib.Path) -> None
 
 def test_following_needs_a_broker(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "acstor.conf"
-    path.write_text("[preload]\nnova_cache_images = true\n")
+    path.write_text(WANTED)
     with pytest.raises(exception.ConfigurationError, match="transport"):
         assembly.build(loading.load("test", ["--config-file", str(path)]))
+
+
+def test_following_needs_a_topic(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "acstor.conf"
+    path.write_text("[DEFAULT]\ntransport_url = fake://\n[preload]\nnova_cache_images = true\n")
+    with pytest.raises(exception.ConfigurationError, match="no topic") as caught:
+        assembly.build(loading.load("test", ["--config-file", str(path)]))
+    assert "nova_notification_topics" in caught.value.hint
