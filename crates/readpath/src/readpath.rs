@@ -31,7 +31,7 @@ use crate::preload::{Preloads, Room};
 use crate::view::attachments::Attachments;
 use crate::view::deduplication::Deduplicator;
 #[cfg(test)]
-use crate::view::disk::Disk;
+use crate::view::{attachment::DiskRecords, disk::Disk};
 use crate::{
     BlockView, Coverage, DiskManifest, DiskShape, HeldChunks, LocalError, ManifestSource,
     ManifestState, PeerLatency, PinReport, PreloadEstimate, PreloadRequest, PreloadStatus,
@@ -185,6 +185,12 @@ impl ReadPath {
     /// a disk open, which is a need.
     pub fn release_idle_manifests(&self, idle: Duration, is_open: impl Fn(&DiskId) -> bool) {
         self.attachments.release_idle_manifests(idle, is_open);
+    }
+
+    /// The records of an attached disk.
+    #[cfg(test)]
+    pub(crate) fn records(&self, disk_id: &DiskId) -> Option<Arc<DiskRecords>> {
+        Some(self.attachments.get(disk_id)?.records.clone())
     }
 
     /// A disk whose manifest is in memory.

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::image::{CHUNK, Image, Shape};
 use super::network::PeerFaultMode;
+use super::offering::offer;
 use super::world::{TestHost, World, check, config};
 use crate::{BlockView, Keep, ReadPathConfig, TryRead, limits};
 
@@ -34,8 +35,7 @@ fn order(chunks: u64, count: usize) -> Vec<u32> {
 fn set(host: &TestHost, image: &Image, chunks: &[u32]) {
     let kind = BootKind { chunks: chunks.to_vec(), weight: 1 };
     let profile = Arc::new(BootProfile::new(vec![kind]).unwrap());
-    let disk = host.path.disk(&image.id()).unwrap();
-    disk.records.boot_profile.store(Some(profile));
+    host.path.records(&image.id()).unwrap().boot_profile.store(Some(profile));
 }
 
 fn world(names: &[&str], config: &ReadPathConfig) -> (World, Image) {
@@ -124,6 +124,26 @@ async fn test_profile_of_a_larger_image_names_chunks_that_are_not_there() {
     boot(host, &image, &[1, 2, 4000]).await;
     assert_eq!(ahead(host, "ordered"), 96 * CHUNK as u64);
     assert_eq!(host.metric("acstor_flights"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_offered_image_is_read_ahead_with_the_manifest_that_its_open_brings() {
+    let world = World::new(&["a"], &config());
+    let image = Image::register(Shape::plain(1, 64), &world.origin);
+    let (view, source) = offer(&world, "a", &image);
+    let host = world.host("a");
+    set(host, &image, &(0..64).collect::<Vec<_>>());
+    assert_eq!(source.reads(), 0);
+    view.opened();
+    while world.origin.bytes() < 64 * CHUNK {
+        sleep(MILLI).await;
+    }
+    assert_eq!(source.reads(), 1);
+    read(&view, &image, 7).await;
+    assert_eq!(ahead(host, "used"), CHUNK as u64);
+    view.closed();
+    sleep(limits::LEFT_AHEAD_AGE_MAX + MILLI).await;
+    assert_eq!(ahead(host, "wasted"), 63 * CHUNK as u64);
 }
 
 #[tokio::test(start_paused = true)]
