@@ -46,6 +46,8 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
         files = local_files.build(
             conf, links, preloading.kept_whole, metrics.set_local_files, metrics.note_local_file
         )
+    if files is not None:
+        preloading.follow_local_files(files.state)
     return (
         _revocations(conf, metrics),
         *((links,) if links is not None else ()),

@@ -7,8 +7,7 @@ from oslo_config import cfg
 from oslo_upgradecheck.upgradecheck import Result
 
 from acstor import exception
-from acstor.agent.reconcilers.local_files import assembly as local_files
-from acstor.agent.reconcilers.local_files import known_files
+from acstor.agent.reconcilers.local_files import known_files, room
 from acstor.agent.reconcilers.local_files.states import LocalFileState
 from acstor.checks.host import NOT_COMPUTE, is_compute_host
 from acstor.checks.verdict import failure, failure_of, success, warning
@@ -55,7 +54,7 @@ def check_local_files(conf: cfg.ConfigOpts) -> Result:
         base = nova_settings.read(conf.image_links.nova_config_file).base_directory
     except exception.AcstorError as error:
         return failure_of(error)
-    refusal = local_files.refusal(base)
+    refusal = room.refusal(base)
     if refusal is not None:
         return failure(f"no local files are made: {refusal}")
     found = known_files.load(known_files.path_in(conf.state_path))

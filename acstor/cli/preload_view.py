@@ -21,6 +21,8 @@ def note(host: HostPreload) -> str:
         return "the deadline was over"
     if host.is_late:
         return f"the deadline is over; {host.error}" if host.error else "the deadline is over"
+    if host.error is None and host.local_file is not None:
+        return f"local file: {host.local_file}"
     return host.error or ""
 
 

@@ -15,6 +15,7 @@ from acstor.preload.request import PreloadRequest, is_number, is_whole
 from acstor.preload.states import AdmittedPreloadState
 from acstor.rpc.agent_client import HOSTS_AT_A_TIME_MAX, Answer
 
+_STATE_LENGTH_MAX = 32
 SILENCE_MAX = 60.0
 """Seconds without an answer after which a host counts as lost."""
 _REASONS: dict[type[exception.AcstorError], Reason] = {
@@ -53,6 +54,9 @@ class HostPreload:
     deadline_s: float | None
     age_s: float
     error: str | None
+    local_file: str | None = None
+    """State of the image's local file there; None: there is none, or the host is of a release that
+    knows of none."""
     is_lost: bool = False
     """True if the host has not answered for long."""
 
@@ -90,6 +94,9 @@ class HostPreload:
             values["state"] = AdmittedPreloadState(values["state"])
         except ValueError as error:
             raise problem from error
+        local_file = answer.get("local_file")
+        if _is_text(local_file) and len(str(local_file)) <= _STATE_LENGTH_MAX:
+            values["local_file"] = local_file
         return cls(**values)
 
 

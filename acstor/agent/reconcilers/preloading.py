@@ -73,6 +73,7 @@ class Preloading:
         self._link_bytes_per_s = link_bytes_per_s
         self._on_change = on_change
         self._clock = clock
+        self._local_file: Callable[[str], str | None] = lambda image: None
         self._condition = threading.Condition(threading.RLock())  # of everything below
         self._admitted: dict[str, AdmittedPreload] = {}  # by image, the newest
         self._started: dict[
@@ -185,11 +186,17 @@ class Preloading:
         """Return all of them, or that of one image, as :meth:`.AdmittedPreload.to_status`."""
         with self._condition:
             now = self._clock()
-            return [
+            found = [
                 admitted.to_status(self._host, now)
                 for admitted in sorted(self._admitted.values(), key=lambda each: each.promised_at)
                 if image in {None, admitted.image}
             ]
+        # Without the lock: who looks after local files asks for preloads under one of its own.
+        return [each | {"local_file": self._local_file(str(each["image"]))} for each in found]
+
+    def follow_local_files(self, local_file: Callable[[str], str | None]) -> None:
+        """Tell with each preload the state of its local file, which ``local_file`` returns."""
+        self._local_file = local_file
 
     def kept_whole(self) -> frozenset[str]:
         """Return the ids of the images that are preloaded whole, and pinned."""

@@ -129,6 +129,23 @@ def test_preload_is_fetched_at_its_rate_and_done(host: PreloadingHost) -> None:
     assert host.state() == "done"
 
 
+def test_whole_and_pinned_is_kept_whole_and_tells_of_its_local_file(host: PreloadingHost) -> None:
+    host.start(IMAGE, OTHER)
+    host.reconciler.follow_local_files({IMAGE: "linked"}.get)
+    host.admit(IMAGE, pin=True)
+    host.admit(OTHER)
+    host.reconciler.tick()
+    assert host.reconciler.kept_whole() == frozenset()
+    for image in (IMAGE, OTHER):
+        host.runtime.preloads.fetch(image, CHUNKS)
+    host.reconciler.tick()
+    assert host.reconciler.kept_whole() == {IMAGE}
+    told = {status["image"]: status["local_file"] for status in host.reconciler.status()}
+    assert told == {IMAGE: "linked", OTHER: None}
+    host.reconciler.give_up(IMAGE)
+    assert host.reconciler.kept_whole() == frozenset()
+
+
 def test_admitted_preload_that_cannot_be_kept_is_refused_and_not_written_down(
     host: PreloadingHost,
 ) -> None:

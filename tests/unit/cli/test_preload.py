@@ -122,6 +122,13 @@ def test_table_on_a_terminal_shows_every_host() -> None:
     assert "50 %" in stream.getvalue()
 
 
+def test_local_file_is_noted_where_nothing_else_is() -> None:
+    assert preload_view.note(told(state="done", local_file="linked")) == "local file: linked"
+    assert preload_view.note(told(local_file="waiting", error="no room")) == "no room"
+    assert told(local_file=7).local_file is None
+    assert told(local_file="x" * 100).local_file is None
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(None, ""), (0, "0 s"), (59.6, "1:00 min"), (61, "1:01 min"), (3700, "1:01 h")],

@@ -13,12 +13,11 @@ from acstor.agent.reconcilers.local_files.known_files import KnownFile, KnownFil
 from acstor.agent.reconcilers.local_files.making import DiskFileMaker
 from acstor.agent.reconcilers.local_files.reading import ChildReader
 from acstor.agent.reconcilers.local_files.reconciler import LocalFiles
-from acstor.agent.reconcilers.local_files.room import Budget
+from acstor.agent.reconcilers.local_files.room import Budget, refusal
 from acstor.agent.reconcilers.local_files.table import LocalFileTable
 from acstor.agent.reconcilers.local_files.work import LocalFileWork, WorkSettings
 from acstor.drivers.nova.image_links.base_names import target_path
 from acstor.drivers.nova.image_links.local_directory import LocalDirectory
-from acstor.origin import mounts
 from acstor.repository.disk_manifest import load_manifest
 
 LOG = logging.getLogger(__name__)
@@ -78,14 +77,3 @@ def settings_of(conf: cfg.ConfigOpts) -> WorkSettings:
         options.verify_interval,
         options.verify_rate,
     )
-
-
-def refusal(base_directory: str) -> str | None:
-    """Return why there may be no local files beside some base files; None: there may."""
-    mount = mounts.find_mount(base_directory)
-    if mount is not None and mount.is_remote:
-        return (
-            f"{base_directory} is on {mount.kind}, which other hosts share: a local file would be "
-            "none"
-        )
-    return None

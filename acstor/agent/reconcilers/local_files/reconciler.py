@@ -94,6 +94,12 @@ class LocalFiles:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
+    def state(self, image_id: str) -> str | None:
+        """Return the state of an image's local file; None: there is none."""
+        with self._condition:
+            state = self._table.state(image_id)
+        return None if state is None else str(state)
+
     def linkable(self) -> frozenset[str]:
         """Return the ids of the images whose links may lead to their local files."""
         with self._condition:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from acstor.conf.types import format_size
 from acstor.drivers.nova.image_links.local_directory import Space
+from acstor.origin import mounts
 
 GIVE_UP_SHARE = 0.5
 """Share of the reserve below which files give their place back: making one never leaves less than
@@ -44,3 +45,14 @@ class Budget:
 
     def _reserve(self, space: Space) -> int:
         return int(space.total_bytes * self.reserve_share)
+
+
+def refusal(base_directory: str) -> str | None:
+    """Return why there may be no local files beside some base files; None: there may."""
+    mount = mounts.find_mount(base_directory)
+    if mount is not None and mount.is_remote:
+        return (
+            f"{base_directory} is on {mount.kind}, which other hosts share: a local file would be "
+            "none"
+        )
+    return None
