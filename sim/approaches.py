@@ -36,7 +36,8 @@ DISTANCE_THRESHOLD = "distance_threshold"
 """Option of ``[readpath]`` that is of the ring's line and no rule."""
 KEEP = {"never": 0, "second-touch": 1, "always": 2}
 EVICTION = {"fifo": 0, "s3fifo": 1}
-_NAMED = {"keep": KEEP, "eviction": EVICTION}
+EXCHANGE = {"none": 0, "ring": 1, "k-ring": 2, "tree": 3}
+_NAMED = {"keep": KEEP, "eviction": EVICTION, "exchange": EXCHANGE}
 """Rules that a scenario gives by name."""
 NEVER = 1e9
 """Seconds; a time that no run reaches."""
@@ -113,6 +114,9 @@ def acstor_rules() -> Rules:
         origin_reads=0,
         ahead_budget=float(64 << 20),  # a boot's working set
         ahead_link_min=0.1,
+        exchange=EXCHANGE["none"],
+        exchange_fan_out=4,
+        exchange_unmatched=float(4 << 20),  # 128 chunks of 32 KiB, as Nicolae and Rafique have
         is_elastic=True,
         report_interval=_default(agent, "state_interval"),
         report_jitter=0.1,

@@ -14,7 +14,8 @@ DISCARDED = 5
 _AMOUNTS = ("origin_again", "origin_again_hedge", "origin_again_remap")
 _COUNTS = (
     "remap_misses", "hedges", "hedges_denied", "hedges_won", "peer_fetches", "passed_over",
-    "bypasses", "packed", "slow_links", "promoted", "timeouts", "read_errors", "events", "refills",
+    "bypasses", "packed", "slow_links", "hints", "promoted", "timeouts", "read_errors", "events",
+    "refills",
 )  # fmt: skip
 
 

@@ -65,6 +65,15 @@ class Rules(NamedTuple):
     """Bytes fetched ahead and not read yet that a host and an open image have room for."""
     ahead_link_min: float
     """Share of a host's own link that must be free for anything to be fetched ahead."""
+    exchange: int
+    """Order in which hosts hear what others miss of an image.
+
+    0 not at all, 1 a ring, 2 a k-ring, 3 a tree.
+    """
+    exchange_fan_out: int
+    """Hosts to which each passes a hint on, in a k-ring or a tree."""
+    exchange_unmatched: float
+    """Bytes fetched on hints and not read yet beyond which a host sends and follows none."""
     is_elastic: bool
     """True if extra traffic shares links with chunks (TCP); else it takes what it wants (UDP)."""
     report_interval: float

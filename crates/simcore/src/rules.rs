@@ -80,6 +80,30 @@ impl Setting for Eviction {
     }
 }
 
+/// Order in which hints of a host's misses reach others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HintOrder {
+    /// They are not told.
+    Nowhere,
+    /// Each host passes them on to the next.
+    Ring,
+    /// Each host passes them on to some next ones.
+    KRing,
+    /// Each host passes them on to some of its own.
+    Tree,
+}
+
+impl Setting for HintOrder {
+    fn of_number(number: f64) -> HintOrder {
+        match number as u32 {
+            0 => HintOrder::Nowhere,
+            1 => HintOrder::Ring,
+            2 => HintOrder::KRing,
+            _ => HintOrder::Tree,
+        }
+    }
+}
+
 macro_rules! rules {
     ($($(#[doc = $doc:literal])+ $name:ident: $kind:ty,)*) => {
         /// Behaviour of hosts: the read path's settings, in seconds and bytes.
@@ -175,6 +199,12 @@ rules! {
     ahead_budget: f64,
     /// Share of a host's own link that must be free for anything to be fetched ahead.
     ahead_link_min: f64,
+    /// Order in which hosts hear what others miss of an image.
+    exchange: HintOrder,
+    /// Hosts to which each passes a hint on, in a k-ring or a tree.
+    exchange_fan_out: u32,
+    /// Bytes fetched on hints and not read yet beyond which a host sends and follows none.
+    exchange_unmatched: f64,
     /// True if extra traffic shares links with chunks (TCP); else it takes what it wants (UDP).
     is_elastic: bool,
     /// Between two reports of a host.

@@ -41,8 +41,9 @@ pub(crate) struct Sender {
     /// Those that are being sent, with a turn or without.
     sending: Vec<Answer>,
     turns: u32,
-    /// By receiver: the number of its last turn, lest one that asks for much keep others waiting.
-    last_turn: HashMap<u32, u64>,
+    /// By receiver and class: the number of its last turn, lest one that asks for much keep others
+    /// waiting.
+    last_turn: HashMap<(u32, Class), u64>,
     turn: u64,
 }
 
@@ -58,7 +59,8 @@ impl Sender {
             return None;
         }
         let is_free = |one: &Answer| !self.sending.iter().any(|other| one.shares_connection(other));
-        let before = |one: &Answer| self.last_turn.get(&one.receiver).copied().unwrap_or(0);
+        let before =
+            |one: &Answer| self.last_turn.get(&(one.receiver, one.class)).copied().unwrap_or(0);
         let waiting = self.waiting.iter().enumerate().filter(|(_, one)| is_free(one));
         let (at, _) = waiting.min_by_key(|(at, one)| (one.class, before(one), *at))?;
         let mut chosen = self.waiting.remove(at);
@@ -66,7 +68,7 @@ impl Sender {
         self.sending.push(chosen);
         self.turns += 1;
         self.turn += 1;
-        self.last_turn.insert(chosen.receiver, self.turn);
+        self.last_turn.insert((chosen.receiver, chosen.class), self.turn);
         Some(chosen.attempt)
     }
 
@@ -155,6 +157,19 @@ mod tests {
             made.remove(next);
         }
         assert_eq!(order, [10, 20, 11, 12]);
+    }
+
+    #[test]
+    fn what_was_fetched_ahead_costs_no_turn_of_a_demand() {
+        let mut made = sender(&[(10, Ahead), (11, Ahead)]);
+        assert_eq!(made.next(1), Some(10));
+        made.add(20, 2, Demand);
+        made.add(12, 1, Demand);
+        made.remove(10);
+        assert_eq!(made.next(1), Some(20));
+        made.add(21, 2, Demand);
+        made.remove(20);
+        assert_eq!(made.next(1), Some(12), "it had no turn for what it waits for");
     }
 
     #[test]

@@ -235,6 +235,7 @@ impl PySimulation {
             ("bypasses", totals.bypasses),
             ("packed", totals.packed),
             ("slow_links", totals.slow_links),
+            ("hints", totals.hints),
             ("promoted", totals.promoted),
             ("events", totals.events),
             ("refills", self.0.refills()),

@@ -258,3 +258,19 @@ def test_measured_share_of_a_full_link_grows_with_what_moves_over_it() -> None:
     for wrong in ("some", -0.1, 2.0):
         with pytest.raises(ScenarioError, match="left_share"):
             mean(wrong, 1)
+
+
+@pytest.mark.parametrize("exchange", ["ring", "k-ring", "tree"])
+def test_later_boots_follow_what_the_first_one_missed(exchange: str) -> None:
+    none, told = (
+        ahead("none", readpath__exchange=one, machines__stagger=8.0) for one in ("none", exchange)
+    )
+    assert none["hints"] == 0
+    assert told["hints"] >= wanted_chunks()
+    assert told["boot_mean_s"] < 0.95 * none["boot_mean_s"]
+    assert told["origin_over_union"] < 1.02
+
+
+def test_unknown_order_of_hints_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="exchange"):
+        ahead("none", readpath__exchange="star")

@@ -10,7 +10,7 @@ use acstor_selection::{BootKind, BootProfile, BootProfileError, ReadAhead, in_fl
 
 use super::flights::Waiter;
 use super::{Event, Simulation};
-use crate::programs::Programs;
+use crate::programs::{Machine, MachineState, Programs};
 use crate::sender::Class;
 
 /// Room of one host for what is fetched ahead, in chunks.
@@ -40,8 +40,14 @@ impl Ahead {
     /// # Errors
     ///
     /// When one names a chunk twice, or more chunks than a profile has.
-    pub(super) fn new(programs: &Programs, hosts: u32) -> Result<Ahead, BootProfileError> {
-        if programs.profile.is_empty() {
+    ///
+    /// `has_hints`: hosts fetch ahead what others tell them.
+    pub(super) fn new(
+        programs: &Programs,
+        hosts: u32,
+        has_hints: bool,
+    ) -> Result<Ahead, BootProfileError> {
+        if programs.profile.is_empty() && !has_hints {
             return Ok(Ahead::default());
         }
         let entries = programs.first_entry.windows(2);
@@ -67,6 +73,11 @@ impl Ahead {
         self.is_unread.get(cell).copied().unwrap_or(false)
     }
 
+    /// Notes that a chunk is on its way for nobody who waits.
+    pub(super) fn add_coming(&mut self, host: u32) {
+        self.rooms[host as usize].coming += 1;
+    }
+
     /// Keeps a chunk until it is read.
     pub(super) fn put(&mut self, host: u32, cell: usize) {
         if !std::mem::replace(&mut self.is_unread[cell], true) {
@@ -87,6 +98,7 @@ impl Ahead {
 impl Simulation {
     /// Opens the image of a machine, and begins to fetch what its boot will read.
     pub(super) fn open_image(&mut self, machine: u32, now: f64) {
+        self.join(machine, now);
         let program = self.machines[machine as usize].program as usize;
         let Some(profile) = self.ahead.profiles.get(program) else { return };
         let budget = self.rules.ahead_budget as u64;
@@ -137,12 +149,12 @@ impl Simulation {
             self.flights[made as usize].is_ahead = true;
             made
         });
-        self.ahead.rooms[host as usize].coming += 1;
+        self.ahead.add_coming(host);
         self.await_by(flight, Waiter::Ahead(machine));
     }
 
     /// Returns the bytes that a host may order ahead now: what its link brings soon and its memory holds.
-    fn room_ahead(&self, host: u32) -> u64 {
+    pub(super) fn room_ahead(&self, host: u32) -> u64 {
         let (free, share) = self.network.free_in(host);
         let Some(room) = self.ahead.rooms.get(host as usize) else { return 0 };
         if share < self.rules.ahead_link_min {
@@ -160,29 +172,34 @@ impl Simulation {
         let host = self.machines[machine as usize].host;
         self.ahead.rooms[host as usize].coming -= 1;
         if let Some(Some(open)) = self.ahead.opens.get_mut(machine as usize) {
-            if is_obtained {
-                open.fetched(content)
-            } else {
-                open.failed(content)
-            }
-            self.events.push(now, Event::FetchAhead { machine });
+            if is_obtained { open.fetched(content) } else { open.failed(content) }
         }
+        if !is_obtained {
+            self.match_hint(machine, content);
+        }
+        self.events.push(now, Event::FetchAhead { machine });
     }
 
     /// Closes the image of a machine: what was fetched for nobody else leaves the memory.
     pub(super) fn close_image(&mut self, machine: u32) {
-        let Some(open) = self.ahead.opens.get_mut(machine as usize) else { return };
-        if open.take().is_none() {
+        if self.ahead.rooms.is_empty() {
             return;
         }
-        let (host, program) =
-            (self.machines[machine as usize].host, self.machines[machine as usize].program);
-        let mut others = self.machines.iter().zip(&self.ahead.opens);
-        if others.any(|(one, open)| open.is_some() && (one.host, one.program) == (host, program)) {
+        if let Some(open) = self.ahead.opens.get_mut(machine as usize) {
+            *open = None;
+        }
+        let of = &self.machines[machine as usize];
+        let (host, program) = (of.host, of.program);
+        let is_open = |one: &Machine| {
+            (one.host, one.program) == (host, program) && one.state == MachineState::Running
+        };
+        if self.machines.iter().any(is_open) {
             return;
         }
-        let profile = Arc::clone(&self.ahead.profiles[program as usize]);
-        for content in profile.chunks(0) {
+        let profile = self.ahead.profiles.get(program as usize);
+        let mut contents: Vec<u32> = profile.into_iter().flat_map(|one| one.chunks(0)).collect();
+        contents.extend(self.exchange.known(program));
+        for content in contents {
             let cell = self.cell(host, content);
             self.ahead.take(host, cell);
         }

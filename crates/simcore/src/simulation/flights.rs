@@ -30,11 +30,11 @@ pub(super) enum Hedging {
     Rescue,
 }
 
-/// Waiter for a flight: a machine, its window of read-ahead, or another host's attempt.
+/// Waiter for a flight: a machine, what fetches ahead for it, or another host's attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiter {
     Machine(u32),
-    /// The window of a machine.
+    /// The read-ahead of a machine, or the hints that its host follows.
     Ahead(u32),
     /// The attempt of another host's flight.
     Attempt(Ticket),
@@ -330,10 +330,14 @@ impl Simulation {
         }
         let content = self.flights[number as usize].content;
         let mut waiters = std::mem::take(&mut self.flights[number as usize].waiters);
+        let mut ready = Vec::new();
         for waiter in waiters.drain(..).rev() {
             match waiter {
                 Waiter::Machine(machine) => self.serve_machine(machine, now, is_obtained),
                 Waiter::Ahead(machine) => self.came_ahead(machine, content, is_obtained, now),
+                Waiter::Attempt(ticket) if is_obtained && self.rules.sender_answers > 0 => {
+                    ready.push(ticket);
+                }
                 Waiter::Attempt(ticket) if self.is_current(ticket) => {
                     let event = if is_obtained { Event::Ready } else { Event::Refused };
                     self.events.push(now, event(ticket));
@@ -341,6 +345,7 @@ impl Simulation {
                 Waiter::Attempt(_) => {}
             }
         }
+        self.queue_answers(ready.into_iter().rev(), now);
         self.give_leave_back(number);
         let flight = &mut self.flights[number as usize];
         flight.waiters = waiters;

@@ -22,7 +22,7 @@ impl Simulation {
                 since: 0.0,
                 served: 0.0,
             });
-            if self.ahead.knows(*program) {
+            if self.ahead.knows(*program) || self.exchange.is_on() {
                 self.events.push(*start, Event::Open { machine });
             }
             let first = start + self.programs.think[operation as usize];
@@ -58,6 +58,7 @@ impl Simulation {
         let mut pending = 0;
         for access in accesses {
             let content = self.programs.content[access];
+            self.match_hint(number, content);
             let length = f64::from(self.programs.length[access]);
             let flight = if !self.rules.is_cached {
                 self.new_flight(host, content, (length, Class::Demand), now)
@@ -68,8 +69,10 @@ impl Simulation {
                 continue;
             } else {
                 let whole = (self.rules.chunk_bytes, Class::Demand);
-                self.flight_of[self.cell(host, content)]
-                    .unwrap_or_else(|| self.new_flight(host, content, whole, now))
+                self.flight_of[self.cell(host, content)].unwrap_or_else(|| {
+                    self.tell_miss(number, content, now);
+                    self.new_flight(host, content, whole, now)
+                })
             };
             self.await_by_machine(flight, number);
             self.promote(flight, now);
@@ -77,6 +80,7 @@ impl Simulation {
         }
         self.machines[number as usize].pending = pending;
         self.follow_reads(number, now);
+        self.follow_hints(number, now);
         if pending == 0 {
             let wait = if has_reads { self.rules.local_latency } else { 0.0 };
             self.events.push(now + wait, Event::OperationDone { machine: number });

@@ -9,6 +9,7 @@
 mod ahead;
 mod attempts;
 mod classes;
+mod exchange;
 mod flights;
 mod machines;
 mod outcome;
@@ -33,6 +34,7 @@ use crate::stores::{Stores, WALK_INTERVAL};
 use crate::tree::Tree;
 use ahead::Ahead;
 use attempts::Attempt;
+use exchange::Exchange;
 use flights::Flight;
 use outcome::Reporter;
 pub use outcome::{Counters, Machines, Reports, Samples, Totals};
@@ -50,6 +52,10 @@ enum Event {
     Open { machine: u32 },
     /// A machine's window orders more.
     FetchAhead { machine: u32 },
+    /// The rendezvous host of an image hears of a miss.
+    Learn { program: u32, content: u32 },
+    /// A member of an image's hosts hears of misses.
+    Hint { program: u32, position: u32, upto: u32 },
     /// The next operation of a machine begins.
     Operation { machine: u32 },
     /// An operation has all its chunks.
@@ -115,6 +121,7 @@ pub struct Simulation {
     /// By host.
     origin_lanes: Vec<OriginLane>,
     ahead: Ahead,
+    exchange: Exchange,
     /// Attempts that have not ended.
     live: Vec<u32>,
     reporters: Vec<Reporter>,
@@ -144,8 +151,10 @@ impl Simulation {
         let hosts = tree.host_count();
         let contents = programs.placement.len();
         let cells = hosts as usize * contents;
+        let exchange = Exchange::new(&programs, rules.exchange);
         Ok(Simulation {
-            ahead: Ahead::new(&programs, hosts)?,
+            ahead: Ahead::new(&programs, hosts, exchange.is_on())?,
+            exchange,
             clock: 0.0,
             random: Random::new(seed),
             events: Queue::new(),
@@ -329,7 +338,12 @@ impl Simulation {
     fn handle(&mut self, event: Event, now: f64, end: f64) {
         match event {
             Event::Open { machine } => self.open_image(machine, now),
-            Event::FetchAhead { machine } => self.fetch_ahead(machine, now),
+            Event::FetchAhead { machine } => {
+                self.fetch_ahead(machine, now);
+                self.follow_hints(machine, now);
+            }
+            Event::Learn { program, content } => self.learn(program, content, now),
+            Event::Hint { program, position, upto } => self.hear(program, position, upto, now),
             Event::Operation { machine } => self.start_operation(machine, now),
             Event::OperationDone { machine } => self.end_operation(machine, now),
             Event::Next(ticket) => {

@@ -102,6 +102,8 @@ pub struct Totals {
     pub ahead_bytes: f64,
     /// Of these what was read.
     pub ahead_read: f64,
+    /// Misses that hosts told others.
+    pub hints: u64,
     /// Chunks on their way ahead that somebody began to wait for.
     pub promoted: u64,
     /// Events handled.
@@ -130,6 +132,7 @@ impl Totals {
             slow_links: 0,
             ahead_bytes: 0.0,
             ahead_read: 0.0,
+            hints: 0,
             promoted: 0,
             events: 0,
             tiers: std::array::from_fn(|_| vec![0.0; hosts as usize]),

@@ -1,7 +1,7 @@
 //! Turns of answers at their senders, and of reads of the origin.
 
 use super::attempts::Kind;
-use super::{Event, Simulation};
+use super::{Event, Simulation, Ticket};
 
 impl Simulation {
     /// Lets an answer be sent: at once, or when its source has a turn for it.
@@ -15,6 +15,20 @@ impl Simulation {
         let (receiver, class) = (self.flights[flight as usize].host, self.class_of(flight));
         self.senders[source as usize].add(number, receiver, class);
         self.give_turns(source, now, end);
+    }
+
+    /// Queues the answers of those who waited for one chunk, before any of them has a turn.
+    pub(super) fn queue_answers(&mut self, tickets: impl Iterator<Item = Ticket>, now: f64) {
+        for ticket in tickets {
+            if !self.is_current(ticket) {
+                continue;
+            }
+            let attempt = &self.attempts[ticket.number as usize];
+            let (source, flight) = (attempt.source, attempt.flight);
+            let (receiver, class) = (self.flights[flight as usize].host, self.class_of(flight));
+            self.senders[source as usize].add(ticket.number, receiver, class);
+            self.events.push(now, Event::Turns { host: source });
+        }
     }
 
     fn send(&mut self, number: u32, now: f64, end: f64) {

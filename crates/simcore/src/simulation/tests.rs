@@ -473,3 +473,39 @@ fn dead_owner_delays_no_read_ahead_for_ever() {
     assert_eq!(made.totals().read_errors, 0);
     assert_eq!(made.unfinished(), 0);
 }
+
+/// Machines of one image on hosts that tell each other what they miss, after one of them has booted.
+fn told(exchange: f64) -> Simulation {
+    let mut star = Star::new(8, 128, &[READER]).with(&[
+        ("exchange", exchange),
+        ("exchange_fan_out", 2.0),
+        ("exchange_unmatched", 4_194_304.0),
+        ("hedge_enabled", 0.0),
+        ("sender_answers", 4.0),
+    ]);
+    star.think = 0.001;
+    let mut made = star.make();
+    made.place_machines(&[2, 3, 4, 5], &[0; 4], &[0.6; 4]);
+    made.advance(30.0);
+    assert_eq!(made.unfinished(), 0);
+    made
+}
+
+#[test]
+fn hosts_that_are_told_what_is_missed_boot_faster() {
+    let last = |made: &Simulation| {
+        let machines = made.machines();
+        let times = machines.ended.iter().zip(&machines.started).map(|(end, start)| end - start);
+        times.skip(1).fold(0.0, f64::max)
+    };
+    let alone = told(0.0);
+    assert_eq!(alone.totals().hints, 0);
+    for exchange in [1.0, 2.0, 3.0] {
+        let made = told(exchange);
+        let totals = made.totals();
+        assert!(last(&made) < 0.95 * last(&alone), "{exchange}: {} {}", last(&made), last(&alone));
+        assert!(totals.hints >= 128 && totals.ahead_read > 0.0, "{exchange}: {totals:?}");
+        assert_eq!(totals.origin_bytes, 128.0 * CHUNK, "{exchange}");
+        assert!(made.exchange.is_on() && totals.read_errors == 0);
+    }
+}
