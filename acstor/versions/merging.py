@@ -173,7 +173,7 @@ class _Merge:
             return dict(said)
         places = index.find(list({chunk.digest for chunk in chunks.values()}))
         known = KnownChunks(origin, self._manifest.chunk_size)
-        known.add_ancestors(pack for pack in places.values() if pack not in own)
+        known.add_packs(pack for pack in places.values() if pack not in own)
         result = dict(said)
         for place, chunk in chunks.items():
             other = known.find(chunk.digest)

@@ -16,7 +16,7 @@ from acstor.repository.gc import claim
 from acstor.repository.versions.record import DeltaCounts, VersionRecord
 from acstor.repository.versions.states import VersionEvent, VersionState
 from acstor.repository.versions.version_refs import Change, Version, VersionRefs
-from acstor.repository.volumes.record import DiskState, Pending
+from acstor.repository.volumes.record import PENDING_PACKS_MAX, DiskState, Pending
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +55,9 @@ class Captures(VersionRefs):
         :param manifest: name of the manifest; None: it is not known yet.
         :raises NotFoundError: when the version is gone: it was abandoned.
         :raises FencedError: when it is no capture of this host any more.
+        :raises ExhaustedError: when there are more packs than a record names.
         """
+        check_pack_count(version_id, packs)
 
         def announced(record: VersionRecord) -> VersionRecord:
             _check_capture(version_id, record, host)
@@ -178,6 +180,18 @@ def find_lost(
     for digest in manifests:
         lost |= claim.claim(origin, load(digest))
     return lost
+
+
+def check_pack_count(version_id: str, packs: Sequence[str]) -> None:
+    """Refuse more packs than a record names.
+
+    :raises ExhaustedError: when there are more.
+    """
+    if len(packs) > PENDING_PACKS_MAX:
+        raise exception.ExhaustedError(
+            f"version {version_id} would have more than {PENDING_PACKS_MAX} packs",
+            hint="raise the size of the packs of captures",
+        )
 
 
 def _check_capture(version_id: str, record: VersionRecord, host: str | None) -> None:

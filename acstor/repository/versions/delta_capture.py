@@ -20,7 +20,7 @@ from acstor.repository.versions.captures import Captures, Stored
 from acstor.repository.versions.changed_disk import ChangedDisk, on_chunk_grid
 from acstor.repository.versions.delta_chunks import DeltaChunks
 from acstor.repository.versions.delta_manifest import DeltaDisk, Said
-from acstor.repository.versions.known_chunks import CHUNKS_MAX_DEFAULT, KnownChunks
+from acstor.repository.versions.known_chunks import CHUNKS_MAX_DEFAULT, Kinship, KnownChunks
 
 ROUNDS_MAX = 5
 """Attempts at storing chunks again that garbage collection took."""
@@ -58,6 +58,8 @@ class DeltaRequest:
     parent: str
     """Manifest of the version before, or of the base image."""
     dedup_scope: str | None = None
+    siblings: tuple[bytes, ...] = ()
+    """Packs of versions of other disks of the same base, the most promising ones first."""
 
 
 class DeltaCapture:
@@ -104,7 +106,8 @@ class DeltaCapture:
         known = self._known or KnownChunks(
             self._origin, self._repository.chunk_size, self._settings.known_chunks_max
         )
-        known.add_ancestors(_by_use(parent))
+        known.add_packs(_by_use(parent))
+        known.add_packs(request.siblings, Kinship.SIBLING)
         packs: list[str] = []
         for _ in range(ROUNDS_MAX):
             stored = self._store(request, parent, known, packs)
@@ -171,7 +174,7 @@ class DeltaCapture:
                 filler.finish()
         finally:
             for stored in fresh:
-                known.add_sibling(*stored)
+                known.add_stored(*stored)
 
     def _take_all(
         self, request: DeltaRequest, chunks: DeltaChunks, filler: CompressedPackFiller

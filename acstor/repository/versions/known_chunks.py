@@ -1,8 +1,8 @@
 """Chunks that versions near this one have stored already, in bounded memory.
 
 A host cannot hold the digests of all packs of the origin, as a registration does. It looks into the
-packs of the parent's manifest, then into those of the base, and into those that other captures of
-the same moment have just stored: what is not found there is stored again.
+packs of the parent's manifest, those of the base included, then into those of siblings: of other
+disks of the same base, and of captures of the same moment. What is not found there is stored again.
 """
 
 import bisect
@@ -30,7 +30,7 @@ class Kinship(enum.Enum):
     ANCESTOR = enum.auto()
     """Versions before it, or the base, have it."""
     SIBLING = enum.auto()
-    """It was stored for this version, or for another disk at the same moment."""
+    """It was stored for this version, or for another disk."""
 
 
 class Known(NamedTuple):
@@ -72,7 +72,7 @@ class KnownChunks:
         tables = sum(len(table.records) for table in self._tables.values())
         return self._index.memory_bytes + tables
 
-    def add_ancestors(self, packs: Iterable[bytes]) -> None:
+    def add_packs(self, packs: Iterable[bytes], kinship: Kinship = Kinship.ANCESTOR) -> None:
         """Add packs of the origin, the most promising ones first.
 
         Left out are packs of version 1, which have no checksums that a manifest could name, those
@@ -88,10 +88,10 @@ class KnownChunks:
             if found is None or self._chunks + found.chunk_count > self._chunks_max:
                 self.packs_left_out += 1
             else:
-                self._add(pack, found.header, found.table, Kinship.ANCESTOR)
+                self._add(pack, found.header, found.table, kinship)
 
-    def add_sibling(self, pack: bytes, header: bytes, table: bytes) -> None:
-        """Add a pack that was just stored; there is room for those.
+    def add_stored(self, pack: bytes, header: bytes, table: bytes) -> None:
+        """Add a pack that was just stored, a sibling's or an own one; there is room for those.
 
         :param header: its first 64 bytes.
         """

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from acstor import exception
-from acstor.repository.versions.captures import Captures
+from acstor.repository.versions.captures import Captures, check_pack_count
 from acstor.repository.versions.record import VersionRecord
 from acstor.repository.versions.states import VersionEvent, VersionState
 from acstor.repository.versions.version_refs import Change
@@ -48,7 +48,9 @@ class Merges(Captures):
         :raises NotFoundError: when the version is gone.
         :raises ConflictError: when it is deleted or has another manifest, or another merge of it
             has begun.
+        :raises ExhaustedError: when there are more packs than a record names.
         """
+        check_pack_count(version_id, packs)
         pending = Pending(DiskState(manifest), tuple(packs))
 
         def announced(record: VersionRecord) -> VersionRecord:

@@ -27,6 +27,7 @@ from acstor.repository.versions.states import RESTORABLE, VersionState
 from acstor.repository.volumes import record as volume_records
 from acstor.repository.volumes.log_range import RANGES_MAX, LogRange, integer, parse_ranges
 from acstor.repository.volumes.record import (
+    PENDING_PACKS_MAX,
     DiskState,
     Pending,
     check_host,
@@ -330,6 +331,8 @@ class VersionRecord:
     def _check_counts(self) -> None:
         if len(self.packs) > PACKS_MAX or len(self.logs) > RANGES_MAX:
             raise ValueError("too many packs or log ranges")
+        if self.pending is not None and len(self.pending.packs) > PENDING_PACKS_MAX:
+            raise ValueError("too many pending packs")
         if not 1 <= integer(self.group_size, "group_size") <= GROUP_SIZE_MAX:
             raise ValueError(f"group_size is not from 1 to {GROUP_SIZE_MAX}")
         if self.alpha is not None:

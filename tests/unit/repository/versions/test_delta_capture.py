@@ -133,6 +133,22 @@ def test_disks_of_one_moment_share_what_they_have_in_common(store: VersionStore,
     assert sum(one.reappeared_chunks for one in counts) == 0
 
 
+def test_packs_of_other_disks_of_the_base_are_looked_through(
+    store: VersionStore, base: str
+) -> None:
+    take(store, 1, NumberedDisk((20, 21, 3, 4, 5, 6, 0, 0)), base)
+    store.begin(version_id(2), captured(size_bytes=len(BASE) * CHUNK_SIZE))
+    siblings = tuple(bytes.fromhex(pack) for pack in store.get(ID).record.packs)
+    changed = NumberedDisk((1, 20, 22, 4, 5, 6, 0, 0))
+    request = DeltaRequest(version_id(2), "h1", changed, SERVER, base, siblings=siblings)
+    stored = DeltaCapture(store, SETTINGS).store(request)
+    assert stored.delta is not None
+    counts = stored.delta
+    assert (counts.changed_chunks, counts.stored_chunks, counts.reappeared_chunks) == (2, 1, 0)
+    assert stored.manifest is not None
+    assert numbers_of(store.repository.origin, stored.manifest) == list(changed.numbers)
+
+
 def test_a_disk_may_grow_and_not_shrink(store: VersionStore, base: str) -> None:
     grown = NumberedDisk((*BASE, 30, 0, 31))
     manifest = take(store, 1, grown, base)
@@ -248,7 +264,7 @@ def test_chunks_that_a_collection_took_are_stored_again(store: VersionStore, bas
     first = take(store, 1, NumberedDisk((20, 2, 3, 4, 5, 6, 0, 0)), base)
     pack = bytes.fromhex(store.get(ID).record.packs[0])
     known = KnownChunks(store.repository.origin, CHUNK_SIZE)
-    known.add_ancestors(store.repository.load_manifest(first).packs())
+    known.add_packs(store.repository.load_manifest(first).packs())
     store.delete(ID)
     store.repository.origin.delete(layout.pack_key(pack.hex()))
     manifest = take(store, 2, NumberedDisk((1, 20, 3, 4, 5, 6, 0, 0)), base, known)
@@ -275,7 +291,7 @@ def test_too_many_changes_are_no_delta(
 
 def test_known_chunks_are_bounded(store: VersionStore, base: str) -> None:
     known = KnownChunks(store.repository.origin, CHUNK_SIZE, 4)
-    known.add_ancestors(store.repository.load_manifest(base).packs())
+    known.add_packs(store.repository.load_manifest(base).packs())
     assert known.packs_left_out == 1
     assert known.memory_bytes < 1 << 20
     bounded = Settings(pack_size=4 * CHUNK_SIZE, workers=0, known_chunks_max=0)
@@ -289,7 +305,7 @@ def test_condemned_packs_are_not_relied_on(store: VersionStore, base: str) -> No
     store.delete(ID)
     Collector(store.repository, "host", 1e9, clock=lambda: 1.0).collect()
     known = KnownChunks(store.repository.origin, CHUNK_SIZE)
-    known.add_ancestors(needed)
+    known.add_packs(needed)
     assert known.packs_left_out == 1
 
 

@@ -140,6 +140,13 @@ def test_what_is_lost_is_found_before_the_commit(store: VersionStore, manifest: 
         store.find_lost(Stored(manifest))
 
 
+def test_packs_of_a_capture_are_bounded(store: VersionStore) -> None:
+    store.begin(ID, captured())
+    store.announce(ID, "h1", ["ab" * 32] * 4096)
+    with pytest.raises(exception.ExhaustedError, match="more than 4096 packs"):
+        store.announce(ID, "h1", ["ab" * 32] * 4097)
+
+
 def test_a_pushed_volume_becomes_a_version(store: VersionStore, manifest: str) -> None:
     volumes = VolumeStore(store._repository)
     volumes.create_from_manifest(NewVolume(VOLUME, 3 * CHUNK_SIZE), manifest)
