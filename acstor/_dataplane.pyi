@@ -357,6 +357,29 @@ class DataPlane:
             some may be gone then.
         """
 
+    def recorded_boots(self, acknowledged: int) -> list[dict[str, object]]:
+        """Return in which order guests of this host read images while they booted.
+
+        A boot is one open of an image by a process that reads past the page cache, or all opens
+        through the page cache of which that knew nothing before. It ends after 120 s, once 10 s
+        pass with less than a new chunk a second, or with the last close.
+
+        :param acknowledged: number of the last boot that is not to be told again; 0: none.
+        :returns: ascending by ``number``, as many as fit: ``number`` int, which no other boot of
+            this host has; ``image`` str; ``chunk_count`` int, of the disk; ``order`` bytes, one
+            order (``reference/formats/rank-list``). What is not acknowledged is told again; of
+            too many the oldest are lost.
+        """
+
+    def set_boot_profile(self, disk_id: str, path: str) -> None:
+        """Take over in which orders boots of the image read it, as learnt by all hosts.
+
+        :param path: of a file with one order per kind of boot, the likeliest first
+            (``reference/formats/rank-list``); read and closed. Without any: forget them.
+        :raises DataPlaneError: kind ``invalid`` when they are none of this image, ``not_found``
+            for an unknown id; what was set before stays.
+        """
+
     def coverage(self) -> list[dict[str, object]]:
         """Return how much of each working set that was set this host holds, ordered by image.
 

@@ -8,7 +8,7 @@ from here; tests compare the methods' signatures, the extension's stub and the p
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,11 @@ def as_working_set(found: Mapping[str, Any]) -> object:
     return {**found, "bitmap": bitmap.encode(found["bitmap"])}
 
 
+def as_recorded_boots(found: Sequence[Mapping[str, Any]]) -> object:
+    """Return in which order guests read images while these booted; each order as text."""
+    return [{**boot, "order": bitmap.encode(boot["order"])} for boot in found]
+
+
 @dataclass(frozen=True)
 class Operation:
     """One operation."""
@@ -152,6 +157,11 @@ _CAPACITY = Parameter(
     "capacity",
     parameters.is_int(1, protocol.TRACE_ENTRIES_MAX),
     f"1 to {protocol.TRACE_ENTRIES_MAX}",
+)
+_ACKNOWLEDGED = Parameter(
+    "acknowledged",
+    parameters.is_int(0, protocol.BOOT_NUMBER_MAX),
+    "0 to 2^53 - 1, a number of bootprofile.recorded",
 )
 _PRELOAD_RATE = Parameter(
     "rate_bytes_per_s",
@@ -261,6 +271,15 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     _chunks("chunks.count", "count", _PATH, timeout=60.0),
     _chunks("chunks.discard", "discard", _PATH, timeout=120.0),
+    _runtime(
+        "bootprofile.recorded",
+        "recorded_boots",
+        "boots",
+        _ACKNOWLEDGED,
+        answer=as_recorded_boots,
+        timeout=30.0,
+    ),
+    _images("bootprofile.set", "set_boot_profile", _IMAGE, _PATH, answer=as_done),
     _runtime(
         "preload.start",
         "preload_start",

@@ -35,6 +35,8 @@ DISTANCE_THRESHOLD_MAX = 255
 """Largest distance that a host can be told to keep from others, hops."""
 PRELOAD_RATE_MAX = 1 << 40
 """Highest limit that a preload may be given, bytes per second."""
+BOOT_NUMBER_MAX = (1 << 53) - 1
+"""Greatest number of a recorded boot: microseconds since 1970, until the year 2255."""
 
 VOLUME_BYTES_MAX = 1 << 50
 """Largest volume, bytes."""

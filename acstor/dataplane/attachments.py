@@ -6,6 +6,7 @@ Layout of the directory (``<state_path>/dataplane``), each file complete or abse
     images/<uuid>.digest     {"version": 1, "manifest": <its digest>, "header": <its first bytes>}
     images/<uuid>.hidden     empty: the image was withdrawn while handles were open
     images/<uuid>.working-set    which chunks boots of it read
+    images/<uuid>.boot-profile   in which orders boots of it read
     images/<uuid>.refused    a manifest that was found damaged or unsupported after a restart
     ring.bin                 the ring in use
     placement.json           {"version": 1, "distance_threshold": 5}
@@ -43,6 +44,7 @@ two that differ differ there."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ARRIVING = "arriving-"
 _WORKING_SET = "working-set"
+_BOOT_PROFILE = "boot-profile"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -54,6 +56,7 @@ class AttachedImage:
     manifest_path: str
     is_hidden: bool
     working_set_path: str | None = None
+    boot_profile_path: str | None = None
     digest: str | None = None
     """Of the manifest, as hex digits; None: not known."""
 
@@ -89,9 +92,8 @@ class Attachments:
                         disk_id,
                         os.path.join(self._images, name),
                         self._exists(disk_id, "hidden"),
-                        self._path(disk_id, _WORKING_SET)
-                        if self._exists(disk_id, _WORKING_SET)
-                        else None,
+                        self._found(disk_id, _WORKING_SET),
+                        self._found(disk_id, _BOOT_PROFILE),
                         self._digest(disk_id),
                     )
                 )
@@ -175,7 +177,7 @@ class Attachments:
         """Remove what is kept of an image."""
         _check_id(disk_id)
         # In this order: a kill between leaves no image.
-        for kind in ("manifest", "digest", "hidden", _WORKING_SET):
+        for kind in ("manifest", "digest", "hidden", _WORKING_SET, _BOOT_PROFILE):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path(disk_id, kind))
         sync_directory(self._images)
@@ -188,15 +190,29 @@ class Attachments:
 
     def keep_working_set(self, disk_id: str, arrived_path: str) -> None:
         """Keep an arrived file as the working set of an image."""
-        _check_id(disk_id)
-        os.replace(arrived_path, self._path(disk_id, _WORKING_SET))
-        sync_directory(self._images)
+        self._keep(disk_id, _WORKING_SET, arrived_path)
 
     def forget_working_set(self, disk_id: str) -> None:
         """Remove the working set of an image."""
+        self._forget(disk_id, _WORKING_SET)
+
+    def keep_boot_profile(self, disk_id: str, arrived_path: str) -> None:
+        """Keep an arrived file as the boot profile of an image."""
+        self._keep(disk_id, _BOOT_PROFILE, arrived_path)
+
+    def forget_boot_profile(self, disk_id: str) -> None:
+        """Remove the boot profile of an image."""
+        self._forget(disk_id, _BOOT_PROFILE)
+
+    def _keep(self, disk_id: str, kind: str, arrived_path: str) -> None:
+        _check_id(disk_id)
+        os.replace(arrived_path, self._path(disk_id, kind))
+        sync_directory(self._images)
+
+    def _forget(self, disk_id: str, kind: str) -> None:
         _check_id(disk_id)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path(disk_id, _WORKING_SET))
+            os.unlink(self._path(disk_id, kind))
         sync_directory(self._images)
 
     def ring_path(self) -> str | None:
@@ -274,6 +290,10 @@ class Attachments:
 
     def _exists(self, disk_id: str, kind: str) -> bool:
         return os.path.exists(self._path(disk_id, kind))
+
+    def _found(self, disk_id: str, kind: str) -> str | None:
+        """Return the path of a file that is there, None where it is not."""
+        return self._path(disk_id, kind) if self._exists(disk_id, kind) else None
 
 
 def _read_version_1(path: str) -> dict[str, Any]:

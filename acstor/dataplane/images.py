@@ -81,3 +81,11 @@ class Images:
             with map_errors(f"working set {path} of {disk_id}"):
                 self._runtime().set_working_set(disk_id, arrived)
             self._attachments.keep_working_set(disk_id, arrived)
+
+    def set_boot_profile(self, disk_id: str, path: str) -> None:
+        """Use the boot profile in a file from now on and keep it for restarts."""
+        mount_point.refuse_within(path, self._mounted_at)
+        with self._lock, self._attachments.arriving(path) as arrived:
+            with map_errors(f"boot profile {path} of {disk_id}"):
+                self._runtime().set_boot_profile(disk_id, arrived)
+            self._attachments.keep_boot_profile(disk_id, arrived)

@@ -5,10 +5,11 @@ repeating cannot help. Manifests are read when they are needed; one that is foun
 put aside, so that the agent brings it again.
 """
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from acstor import exception
 from acstor.backoff import BackOff
@@ -45,6 +46,8 @@ class RestoredImages:
         """By image that is not attached yet, its manifest; empty where that cannot be read."""
         self._working_sets: dict[str, str] = {}
         """By image, the working set that it is to be given; none of them is needed at the start."""
+        self._boot_profiles: dict[str, str] = {}
+        """By image, the boot profile that it is to be given, as well."""
         self._attempts = 0
         self._retry_at = 0.0
         self._left_in_place: set[str] = set()
@@ -56,6 +59,7 @@ class RestoredImages:
         with self._lock:
             self._failed.clear()
             self._working_sets.clear()
+            self._boot_profiles.clear()
             self._attempts = 0
             for image in self._attachments.images():
                 self._attach_one(runtime, image)
@@ -68,7 +72,8 @@ class RestoredImages:
         the caller feeds a watchdog.
         """
         is_due = bool(self._failed) and self._clock() >= self._retry_at
-        if not (is_due or self._working_sets or runtime.damaged_images()):
+        is_any_left = bool(self._working_sets or self._boot_profiles)
+        if not (is_due or is_any_left or runtime.damaged_images()):
             return
         if self._pass is None or not self._pass.is_alive():
             self._pass = threading.Thread(
@@ -93,6 +98,9 @@ class RestoredImages:
                 self._put_aside(runtime, disk_id)
             if is_due:
                 self._retry_failed(runtime)
+            # They cost no manifest, and guests may be about to boot.
+            while self._boot_profiles:
+                self._restore_boot_profile(runtime, *self._boot_profiles.popitem())
             if self._working_sets:
                 # One at a time: the manifest is read for it.
                 self._restore_working_set(runtime, *self._working_sets.popitem())
@@ -171,22 +179,36 @@ class RestoredImages:
             self._attachments.keep_digest(image.disk_id, str(attached["manifest"]))
         if image.working_set_path is not None:
             self._working_sets[image.disk_id] = image.working_set_path
+        if image.boot_profile_path is not None:
+            self._boot_profiles[image.disk_id] = image.boot_profile_path
 
     def _restore_working_set(self, runtime: DataPlane, disk_id: str, path: str) -> None:
-        try:
-            with map_errors(f"working set of {disk_id}"):
-                runtime.set_working_set(disk_id, path)
-        except exception.AcstorError as error:
-            if error.kind in _FINAL:
-                LOG.error("forgetting what was kept (%s); the agent brings it again", error)
-                self._attachments.forget_working_set(disk_id)
-            else:
-                LOG.warning("not restored, the agent brings it again: %s", error)
+        forget = self._attachments.forget_working_set
+        with _forgotten_if_bad(disk_id, forget), map_errors(f"working set of {disk_id}"):
+            runtime.set_working_set(disk_id, path)
+
+    def _restore_boot_profile(self, runtime: DataPlane, disk_id: str, path: str) -> None:
+        forget = self._attachments.forget_boot_profile
+        with _forgotten_if_bad(disk_id, forget), map_errors(f"boot profile of {disk_id}"):
+            runtime.set_boot_profile(disk_id, path)
 
     def _wait(self) -> None:
         # With jitter: the cause may be the many processes of a host that start together.
         self._attempts += 1
         self._retry_at = self._clock() + RETRY.seconds(self._attempts)
+
+
+@contextlib.contextmanager
+def _forgotten_if_bad(disk_id: str, forget: Callable[[str], None]) -> Iterator[None]:
+    """Have what was learnt of an image go where it can be given no more."""
+    try:
+        yield
+    except exception.AcstorError as error:
+        if error.kind in _FINAL:
+            LOG.error("forgetting what was kept (%s); the agent brings it again", error)
+            forget(disk_id)
+        else:
+            LOG.warning("not restored, the agent brings it again: %s", error)
 
 
 def _manifest_of(image: AttachedImage) -> str:

@@ -1,11 +1,15 @@
-"""Working sets and preloads in memory; a preload goes on only when the test says so."""
+"""Boots and preloads in memory; a guest boots, and a preload goes on, when the test says so."""
 
+import itertools
 import pathlib
 import time
+from collections.abc import Sequence
 
 from acstor import exception
+from acstor.control import rank_list
 from acstor.control.chunk_set import ChunkSet
 from acstor.control.protocol import PreloadState, PreloadWhat
+from acstor.control.rank_list import Order
 from acstor.native import DataPlaneError
 from acstor.repository.disk_manifest import DiskManifest
 
@@ -187,3 +191,56 @@ class MemoryPreloads:
         manifest = self._manifest(disk_id)
         entries = (manifest.entry(chunk) for chunk in chunks)
         return {entry[0] for entry in entries if entry is not None}
+
+
+class MemoryBoots:
+    """Runtime in memory, as far as recorded boots and boot profiles go."""
+
+    def __init__(self) -> None:
+        self._chunk_counts: dict[str, int] = {}
+        self._numbers = itertools.count(int(time.time() * 1e6))
+        self._recorded: list[dict[str, object]] = []
+        self.profiles: dict[str, tuple[Order, ...]] = {}
+        """By image, the orders that were set."""
+
+    def record(self, disk_id: str, order: Sequence[int]) -> None:
+        """Let a guest boot that reads some chunks in an order."""
+        self._recorded.append(
+            {
+                "number": next(self._numbers),
+                "image": disk_id,
+                "chunk_count": self._chunk_counts[disk_id],
+                "order": rank_list.encode([order]),
+            }
+        )
+
+    def tell_again(self, boots: Sequence[dict[str, object]]) -> None:
+        """Tell boots that were acknowledged, as where that was lost."""
+        self._recorded = [*boots, *self._recorded]
+
+    # What the runtime asks
+
+    def attached(self, manifest: DiskManifest) -> None:
+        self._chunk_counts[manifest.disk_id] = manifest.chunk_count
+
+    def detached(self, disk_id: str) -> None:
+        self._chunk_counts.pop(disk_id, None)
+        self.profiles.pop(disk_id, None)
+
+    def recorded(self, acknowledged: int) -> list[dict[str, object]]:
+        self._recorded = [
+            boot for boot in self._recorded if int(str(boot["number"])) > acknowledged
+        ]
+        return list(self._recorded)
+
+    def set_profile(self, disk_id: str, path: str) -> None:
+        if disk_id not in self._chunk_counts:
+            raise failure("not_found", f"image {disk_id} is not attached")
+        try:
+            orders = rank_list.decode(pathlib.Path(path).read_bytes(), self._chunk_counts[disk_id])
+        except exception.CorruptError as error:
+            raise failure("invalid", f"{path}: {error}") from error
+        if orders:
+            self.profiles[disk_id] = orders
+        else:
+            self.profiles.pop(disk_id, None)

@@ -9,7 +9,7 @@ from acstor.dataplane.settings import DataPlaneSettings
 from acstor.native import Ring, RingHost, StaleDescriptorError, build_ring, manifest_name
 from acstor.repository.disk_manifest import parse_manifest
 from testbed.doubles.manifests import CHUNK_SIZE, make_manifest
-from testbed.doubles.memory_preloads import MemoryPreloads, digests_in, failure
+from testbed.doubles.memory_preloads import MemoryBoots, MemoryPreloads, digests_in, failure
 from testbed.doubles.memory_volumes import MemoryVolumes
 
 
@@ -30,7 +30,7 @@ __all__ = ["CHUNK_SIZE", "MemoryRuntime", "make_manifest", "write_manifest", "wr
 class MemoryRuntime(MemoryVolumes):
     """Keeps what it is told; ``open_handles`` of an image is set by the test.
 
-    What boots read and how far preloads are is up to the test, through ``preloads``.
+    What boots read and how far preloads are is up to the test, through ``preloads`` and ``boots``.
     """
 
     locked_stores: set[str] = set()  # noqa: RUF012 - the store's lock is the whole machine's
@@ -59,6 +59,7 @@ class MemoryRuntime(MemoryVolumes):
         self.log_lines: list[str] = []
         self.stops = 0
         self.preloads = MemoryPreloads(settings["store_capacity_bytes"])
+        self.boots = MemoryBoots()
         self._fuse: int | None = None
         self._listener: socket.socket | None = None
 
@@ -110,6 +111,7 @@ class MemoryRuntime(MemoryVolumes):
         }
         self.damaged.discard(disk_id)
         self.preloads.attached(manifest)
+        self.boots.attached(manifest)
         return self.images[disk_id]
 
     def damaged_images(self) -> list[str]:
@@ -123,6 +125,7 @@ class MemoryRuntime(MemoryVolumes):
             return "hidden"
         del self.images[disk_id]
         self.preloads.detached(disk_id)
+        self.boots.detached(disk_id)
         return "removed"
 
     def list_images(self) -> list[dict[str, object]]:
@@ -212,6 +215,12 @@ class MemoryRuntime(MemoryVolumes):
         self.preloads.held -= held - self.preloads.busy
         left = len(held & self.preloads.busy)
         return {"asked": len(digests), "held": len(held), "left": left}
+
+    def recorded_boots(self, acknowledged: int) -> list[dict[str, object]]:
+        return self.boots.recorded(acknowledged)
+
+    def set_boot_profile(self, disk_id: str, path: str) -> None:
+        self.boots.set_profile(disk_id, path)
 
     def coverage(self) -> list[dict[str, object]]:
         return self.preloads.coverage()

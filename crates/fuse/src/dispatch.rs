@@ -24,7 +24,7 @@ use crate::wire::abi::{self, fopen};
 use crate::wire::inode::ROOT_INODE;
 use crate::wire::negotiation::{self, Negotiated};
 use crate::wire::reply::{self, DirectoryWriter};
-use crate::wire::request::{Change, Operation, Request, RequestHeader, wants_answer};
+use crate::wire::request::{Change, Opener, Operation, Request, RequestHeader, wants_answer};
 use crate::{FuseConfig, FuseHooks, session::session_file};
 
 /// Cookies of the first two directory entries; those of files are their inode numbers.
@@ -103,13 +103,13 @@ impl Dispatch {
             }
             Operation::SetAttr(change) => self.set_attributes(header, change),
             Operation::Open { flags } => self.open(header, flags),
-            Operation::Read { handle, offset, size, flags } => {
-                let is_recorded = !leaves_no_traces(flags);
-                let size = size as usize;
-                read::read(self, header, ReadRequest { handle, offset, size, is_recorded });
+            Operation::Read { handle, offset, size, opener, reader } => {
+                let (size, is_recorded) = (size as usize, opener.is_recorded);
+                let request = ReadRequest { handle, offset, size, is_recorded, reader };
+                read::read(self, header, request);
             }
-            Operation::Release { .. } => {
-                self.files.release(header.inode);
+            Operation::Release { opener, .. } => {
+                self.release(header.inode, opener);
                 self.errno(header, 0);
             }
             Operation::OpenDir => self.body(header, abi::OpenOut::default().as_bytes()),
@@ -236,13 +236,20 @@ impl Dispatch {
             return self.errno(header, libc::ESTALE);
         };
         // Before the answer, after which the guest may read.
-        if !leaves_no_traces(flags) {
-            file.view.opened();
-        }
-        prepared::answer(self, header, file, Prepared::Open);
+        let opener = Opener::of(flags);
+        file.opened(opener);
+        prepared::answer(self, header, file, Prepared::Open { opener });
     }
 
-    pub(crate) fn opened(&self, header: RequestHeader, file: &File) {
+    /// Counts a close, or an open that failed.
+    pub(crate) fn release(&self, inode: u64, opener: Opener) {
+        if let Some(file) = self.files.get(inode) {
+            file.closed(opener);
+        }
+        self.files.release(inode);
+    }
+
+    pub(crate) fn opened(&self, header: RequestHeader, file: &File, opener: Opener) {
         let out = abi::OpenOut {
             fh: file.key.handle,
             open_flags: fopen::KEEP_CACHE | fopen::NOFLUSH,
@@ -252,7 +259,7 @@ impl Dispatch {
         bump(&self.stats.opens);
         let sent = self.device.send_body(header.unique, out.as_bytes());
         if !matches!(sent, Sent::Delivered) {
-            self.files.release(header.inode);
+            self.release(header.inode, opener);
         }
         self.note(sent);
     }
@@ -342,12 +349,6 @@ impl Dispatch {
             }
         }
     }
-}
-
-/// Returns whether an open is by a reader that is no guest: one that copies or compares all of an image
-/// says so with `O_NOATIME`, which needs root.
-fn leaves_no_traces(flags: u32) -> bool {
-    flags & libc::O_NOATIME as u32 != 0
 }
 
 /// The next extent as lseek has it: nothing at or after the end.

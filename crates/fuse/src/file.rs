@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use acstor_readpath::BlockView;
+use acstor_readpath::{BlockView, DiskBoots};
 use acstor_types::DiskId;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::limits::{CACHED_BYTES_VALID, READS_PER_FILE_MAX};
 use crate::wire::inode::FileKey;
+use crate::wire::request::Opener;
 
 /// A file as the host process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(crate) struct File {
     pub(crate) name: String,
     pub(crate) disk: DiskId,
     pub(crate) view: Arc<dyn BlockView>,
+    /// Told of every handle, and of every read as it arrives.
+    pub(crate) boots: Option<Arc<DiskBoots>>,
     /// Shared with the file that replaces this one when the disk is attached again.
     pub(crate) kernel: Arc<KernelUse>,
     /// One permit per read of it that may wait for peers and the origin at the same time.
@@ -106,7 +109,31 @@ impl File {
     ) -> File {
         let key = FileKey::of(disk);
         let permits = Arc::new(Semaphore::new(READS_PER_FILE_MAX));
-        File { key, name, disk, view, kernel, permits, cached: Mutex::new(None) }
+        let boots = view.boots();
+        File { key, name, disk, view, boots, kernel, permits, cached: Mutex::new(None) }
+    }
+
+    /// Notes that a handle was opened, before whoever opened it can read.
+    pub(crate) fn opened(&self, opener: Opener) {
+        if !opener.is_recorded {
+            return;
+        }
+        self.view.opened();
+        if let Some(boots) = &self.boots {
+            boots.opened(opener.is_direct);
+        }
+    }
+
+    /// Notes that a handle was closed, or that its open failed.
+    pub(crate) fn closed(&self, opener: Opener) {
+        // A close of what was opened before a take-over is none of this view's opens.
+        if !opener.is_recorded || self.kernel.opens.get() == 0 {
+            return;
+        }
+        self.view.closed();
+        if let Some(boots) = &self.boots {
+            boots.closed(opener.is_direct);
+        }
     }
 
     /// Bytes of the disk that are on this host, at most a second old.

@@ -239,10 +239,6 @@ impl FileTable {
     /// Counts a close.
     pub(crate) fn release(&self, inode: u64) {
         let Some(entry) = self.entry(inode) else { return };
-        // A close of what was opened before a take-over is none of this view's opens.
-        if entry.file.kernel.opens.get() > 0 {
-            entry.file.view.closed();
-        }
         let left = entry.file.kernel.opens.take(1);
         if left == 0 {
             entry.file.kernel.note_closed();

@@ -16,13 +16,13 @@ use crate::file::File;
 use crate::session::reader;
 use crate::stats::bump;
 use crate::wire::errno::errno_of;
-use crate::wire::request::RequestHeader;
+use crate::wire::request::{Opener, RequestHeader};
 
 /// Request that is answered once the view is prepared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Prepared {
     /// An open, which is counted already.
-    Open,
+    Open { opener: Opener },
     /// A seek.
     Seek { offset: u64, kind: ExtentKind },
 }
@@ -35,7 +35,7 @@ pub(crate) fn answer(
     what: Prepared,
 ) {
     let preparing = file.view.prepare().or_else(|| match what {
-        Prepared::Open => None,
+        Prepared::Open { .. } => None,
         Prepared::Seek { offset, kind } => file.view.prepare_extent(offset, kind),
     });
     let pending = Pending { dispatch: dispatch.clone(), header, file, what, done: false };
@@ -71,7 +71,9 @@ impl Pending {
     fn succeed(mut self) {
         self.done = true;
         match self.what {
-            Prepared::Open => self.dispatch.opened(self.header, &self.file),
+            Prepared::Open { opener } => {
+                self.dispatch.opened(self.header, &self.file, opener);
+            }
             Prepared::Seek { offset, kind } => {
                 self.dispatch.sought(self.header, &self.file, offset, kind);
             }
@@ -85,8 +87,8 @@ impl Pending {
 
     fn refuse(&self, errno: i32) {
         let dispatch = &self.dispatch;
-        if matches!(self.what, Prepared::Open) {
-            dispatch.files.release(self.header.inode);
+        if let Prepared::Open { opener } = self.what {
+            dispatch.release(self.header.inode, opener);
         }
         if dispatch.is_handed_over.load(Ordering::Acquire) {
             return;

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use acstor_readpath::{BlockView, ReadError, Segment, TryRead};
+use acstor_readpath::{BlockView, ReadError, Reader, Segment, TryRead};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -32,6 +32,7 @@ pub(crate) struct ReadRequest {
     pub(crate) size: usize,
     /// False if nothing is to be learnt of it, since no guest reads.
     pub(crate) is_recorded: bool,
+    pub(crate) reader: Reader,
 }
 
 impl ReadRequest {
@@ -59,6 +60,9 @@ pub(crate) fn read(dispatch: &Arc<Dispatch>, header: RequestHeader, request: Rea
         }
         return fail(dispatch, header.unique, libc::ESTALE);
     };
+    if let (true, Some(boots)) = (request.is_recorded, &file.boots) {
+        boots.arrived(request.reader, request.offset, request.size);
+    }
     let other = request.other_view(&file);
     match other.as_deref().unwrap_or(&*file.view).try_read(request.offset, request.size) {
         Ok(TryRead::Ready(segments)) => {

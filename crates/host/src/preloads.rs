@@ -1,9 +1,11 @@
-//! Working sets and preloads, in the words of the stubs.
+//! Working sets, boot profiles and preloads, in the words of the stubs.
 
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use acstor_readpath::{PreloadRequest, PreloadStatus, PreloadWhat, WorkingSet};
+use acstor_readpath::{
+    PreloadRequest, PreloadStatus, PreloadWhat, RecordedBoot, WorkingSet, boot_profile_len_max,
+};
 use acstor_types::DiskId;
 use serde_json::{Value, json};
 
@@ -36,6 +38,20 @@ impl Host {
         // One byte more, so that a file that is too long is told by its wrong length.
         let bitmap = bounded_file::read(path, len + 1)?;
         Ok(self.parts.read_path.set_working_set(&disk, &bitmap)?)
+    }
+
+    /// Forgets the boots up to a number, and returns the next that guests of this host made.
+    pub fn recorded_boots(&self, acknowledged: u64) -> Vec<RecordedBoot> {
+        self.parts.read_path.recorded_boots(acknowledged)
+    }
+
+    /// Takes over in which orders boots read, from a file as `reference/formats/rank-list` has it.
+    ///
+    /// # Errors
+    /// [`HostError`]; what was set before stays.
+    pub fn set_boot_profile(&self, disk: DiskId, path: &Path) -> Result<(), HostError> {
+        let orders = bounded_file::read(path, boot_profile_len_max())?;
+        Ok(self.parts.read_path.set_boot_profile(&disk, &orders)?)
     }
 
     /// Returns the share of each working set that is here.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_host::{Connection, Host, HostError, VolumeSpec, Withdrawal, parse_what};
-use acstor_readpath::{OriginSource, PreloadRequest, ReadPathError};
+use acstor_readpath::{OriginSource, PreloadRequest, ReadPathError, encode_order};
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -270,6 +270,28 @@ impl DataPlane {
     fn discard_chunks<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
         let discarded = py.detach(|| self.host.discard_chunks(&path)).map_err(exception)?;
         python(py, &discarded)
+    }
+
+    fn recorded_boots<'py>(
+        &self,
+        py: Python<'py>,
+        acknowledged: u64,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let told = PyList::empty(py);
+        for boot in py.detach(|| self.host.recorded_boots(acknowledged)) {
+            let dict = PyDict::new(py);
+            dict.set_item("number", boot.number)?;
+            dict.set_item("image", boot.disk.to_string())?;
+            dict.set_item("chunk_count", boot.chunk_count)?;
+            dict.set_item("order", PyBytes::new(py, &encode_order(&boot.order)))?;
+            told.append(dict)?;
+        }
+        Ok(told)
+    }
+
+    fn set_boot_profile(&self, py: Python<'_>, disk_id: &str, path: PathBuf) -> PyResult<()> {
+        let disk = self::disk_id(disk_id)?;
+        py.detach(|| self.host.set_boot_profile(disk, &path)).map_err(exception)
     }
 
     fn coverage<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use acstor_peer::{ChunkRequest, ClassWatch, PeerError};
 use acstor_readpath::{
     BlockView, HostStore, OriginError, OriginRange, OriginSource, PeerFuture, PeerSource, ReadPath,
-    ReadPathConfig, Seams, TryRead,
+    ReadPathConfig, Reader, Seams, TryRead,
 };
 use acstor_ring::RingHandle;
 use acstor_runclock::RunClock;
@@ -197,6 +197,7 @@ fn percentiles(mut times: Vec<Duration>) -> serde_json::Value {
 
 /// Warm hits at random offsets.
 fn hits(bench: &Bench, host: &Host, len: usize) -> serde_json::Value {
+    let boots = host.view.boots().unwrap();
     let mut random = StdRng::seed_from_u64(9);
     let slots = (CHUNKS * CHUNK / len) as u64;
     let offsets: Vec<u64> =
@@ -206,6 +207,8 @@ fn hits(bench: &Bench, host: &Host, len: usize) -> serde_json::Value {
         .iter()
         .map(|offset| {
             let start = Instant::now();
+            // As a front end does.
+            boots.arrived(Reader::Direct(1), *offset, len);
             let read = host.view.try_read(*offset, len).unwrap();
             let time = start.elapsed();
             assert!(matches!(read, TryRead::Ready(_)));
@@ -217,6 +220,9 @@ fn hits(bench: &Bench, host: &Host, len: usize) -> serde_json::Value {
 
 fn hits_while_booting(bench: &Bench, host: &Host) -> serde_json::Value {
     host.view.opened();
+    let boots = host.view.boots().unwrap();
+    boots.opened(true);
+    boots.arrived(Reader::Direct(1), 0, 512);
     hits(bench, host, 4096)
 }
 

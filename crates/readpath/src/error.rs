@@ -111,6 +111,14 @@ pub enum ReadPathError {
         /// Fault of it.
         reason: String,
     },
+    /// The bytes given are no orders of boots of the disk.
+    #[error("no boot profile of disk {disk}: {reason}")]
+    BootProfile {
+        /// The disk.
+        disk: DiskId,
+        /// Fault of it.
+        reason: String,
+    },
     /// No working set of the disk is known.
     #[error("no working set of disk {0} is known; boot it once, or preload the whole of it")]
     NoWorkingSet(DiskId),
@@ -156,6 +164,7 @@ impl ReadPathError {
             ReadPathError::Config { .. }
             | ReadPathError::Conflict(_)
             | ReadPathError::WorkingSet { .. }
+            | ReadPathError::BootProfile { .. }
             | ReadPathError::ChunkSize { .. } => ErrorKind::Invalid,
             ReadPathError::NotAttached(_) | ReadPathError::NoWorkingSet(_) => ErrorKind::NotFound,
             ReadPathError::TooManyChunks { .. } | ReadPathError::TooMuchContent { .. } => {

@@ -27,7 +27,10 @@ mod seams;
 mod steering;
 mod view;
 
+pub use ahead::boot_profiles::{boot_profile_len_max, encode_order};
 pub use ahead::boot_recorder::WorkingSet;
+pub use ahead::disk_boots::{DiskBoots, Reader};
+pub use ahead::finished_boots::RecordedBoot;
 pub use config::{Keep, PlacementRule, ReadPathConfig};
 pub use error::{ReadError, ReadPathError};
 pub use fetch::local::{

@@ -99,6 +99,28 @@ pub const WORKING_SET_SPANS_MAX: usize = 1 << 14;
 pub const PRELOAD_CHUNKS_MAX: usize = 1 << 26;
 /// Longest window of a boot.
 pub const BOOT_WINDOW_MAX: Duration = Duration::from_secs(3600);
+/// Longest boot whose order of reads is recorded: Windows' boot trace ends there, too.
+pub const BOOT_TIME_MAX: Duration = Duration::from_secs(120);
+/// Seconds with less than a new chunk each that end a boot: a guest that is up reads now and then.
+pub const BOOT_QUIET_SECONDS: usize = 10;
+/// Least chunks of a boot, 1 MiB of chunks of 64 KiB: whoever inspects an image reads its head and tail.
+pub const BOOT_CHUNKS_MIN: usize = 16;
+/// Most chunks of a boot, 1 GiB of chunks of 64 KiB: some twenty times what a boot reads.
+pub const BOOT_CHUNKS_MAX: usize = 1 << 14;
+/// Most kinds of boots of a disk that a profile has.
+pub const BOOT_KINDS_MAX: usize = 3;
+/// Boots of a host that are recorded at a time: 128 KiB each.
+pub const BOOTS_RECORDED_MAX: usize = 64;
+/// Opens of a disk that are remembered until their reader reads.
+pub const BOOT_OPENS_MAX: usize = 256;
+/// Longest read of the page cache that counts as a guest's own: what is longer is the kernel's read-ahead.
+pub const BOOT_CACHED_READ_MAX: usize = 128 << 10;
+/// Boots that wait to be told; the oldest go first.
+pub const BOOTS_FINISHED_MAX: usize = 256;
+/// Chunks of all boots that wait to be told: 4 MiB.
+pub const BOOTS_FINISHED_CHUNKS_MAX: usize = 1 << 20;
+/// Chunks of the boots that are told in one answer, but for one boot, which always is.
+pub const BOOTS_TOLD_CHUNKS_MAX: usize = 1 << 18;
 /// Preloads that run at a time; others are queued.
 pub const PRELOAD_JOBS_MAX: usize = 2;
 /// Bytes that one preload has in flight.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, ServeFuture};
 use acstor_ring::Threshold;
 use acstor_runclock::RunClock;
+use acstor_selection::BootProfile;
 use acstor_store::Discarded;
 use acstor_types::{Digest, DiskId};
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use prometheus_client::registry::Registry;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::ahead::boot_profiles::BootProfiles;
 use crate::ahead::read_trace::ReadTrace;
 use crate::ahead::working_sets::WorkingSets;
 use crate::fetch::serve::Responder;
@@ -35,7 +37,7 @@ use crate::view::{attachment::DiskRecords, disk::Disk};
 use crate::{
     BlockView, Coverage, DiskManifest, DiskShape, HeldChunks, LocalError, ManifestSource,
     ManifestState, PeerLatency, PinReport, PreloadEstimate, PreloadRequest, PreloadStatus,
-    PreloadWhat, ReadCounts, ReadPathConfig, ReadPathError, Seams, Walk, WorkingSet,
+    PreloadWhat, ReadCounts, ReadPathConfig, ReadPathError, RecordedBoot, Seams, Walk, WorkingSet,
 };
 
 /// The read path of one host. Cheap to clone; every clone is the same read path.
@@ -49,6 +51,7 @@ pub struct ReadPath {
     pins: Arc<Pins>,
     preloads: Arc<Preloads>,
     working_sets: Arc<WorkingSets>,
+    boot_profiles: Arc<BootProfiles>,
     deduplicator: Arc<Deduplicator>,
     completion: Arc<Completion>,
     pub(crate) responder: Arc<Responder>,
@@ -95,6 +98,8 @@ impl ReadPath {
         let room = Room::new(store.clone(), pin_table, preload_pins);
         let preloads = Arc::new(Preloads::new(sources.clone(), attachments.clone(), room));
         let working_sets = Arc::new(WorkingSets::new(attachments.clone(), store));
+        let finished = sources.finished_boots.clone();
+        let boot_profiles = Arc::new(BootProfiles::new(attachments.clone(), finished));
         let claims = Arc::new(Claims::new(sources.clone()));
         let deduplicator = Deduplicator::new(sources.clone(), attachments.clone(), claims.clone());
         let completion = Completion::new(sources.clone(), attachments.clone());
@@ -114,6 +119,7 @@ impl ReadPath {
             pins: Arc::new(pins),
             preloads,
             working_sets,
+            boot_profiles,
             deduplicator: Arc::new(deduplicator),
             completion: Arc::new(completion),
             responder,
@@ -348,6 +354,47 @@ impl ReadPath {
     /// ids. Touches no chunk.
     pub fn coverage(&self) -> Vec<(DiskId, Coverage)> {
         self.working_sets.coverage()
+    }
+
+    /// Forgets the boots up to the number `acknowledged`, and returns the next that guests of this host made,
+    /// ascending. They stay until they are acknowledged.
+    pub fn recorded_boots(&self, acknowledged: u64) -> Vec<RecordedBoot> {
+        self.boot_profiles.recorded(acknowledged)
+    }
+
+    /// Takes over the orders in which boots of the disk read its chunks, as learnt by all hosts; no order
+    /// takes the former ones back.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`]; [`ReadPathError::BootProfile`] when they are none of this disk. What
+    /// was set before stays.
+    pub fn set_boot_profile(&self, disk_id: &DiskId, orders: &[u8]) -> Result<(), ReadPathError> {
+        self.boot_profiles.set(disk_id, orders)
+    }
+
+    /// Returns the orders that were set; `None` where none were.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`].
+    pub fn boot_profile(
+        &self,
+        disk_id: &DiskId,
+    ) -> Result<Option<Arc<BootProfile>>, ReadPathError> {
+        self.boot_profiles.get(disk_id)
+    }
+
+    /// Gives a disk what is left of the boot profile of another one that it was made from, where it has none
+    /// of its own: the chunks that are still there. Returns whether anything is. Blocks where manifests are
+    /// not in memory.
+    ///
+    /// # Errors
+    /// [`ReadPathError::NotAttached`], [`ReadPathError::Manifest`].
+    pub fn inherit_boot_profile(
+        &self,
+        base: &DiskId,
+        disk: &DiskId,
+    ) -> Result<bool, ReadPathError> {
+        self.boot_profiles.inherit(base, disk)
     }
 
     /// Fetches for ever, in small pieces, what attached manifests of format 2 lack on this host.

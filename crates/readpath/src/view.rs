@@ -26,6 +26,7 @@ use acstor_store::ChunkGuard;
 use bytes::Bytes;
 
 use crate::ReadError;
+use crate::ahead::disk_boots::DiskBoots;
 
 /// A piece of an answer; the pieces of a read, in order, are exactly the bytes asked for.
 #[derive(Debug)]
@@ -123,6 +124,12 @@ pub trait BlockView: Send + Sync + 'static {
     /// Returns the same disk for a reader that is no guest, such as one that copies all of it: nothing is
     /// learnt from its reads, neither of boots nor of streams. `None`: nothing is learnt here anyway.
     fn unrecorded(&self) -> Option<Arc<dyn BlockView>> {
+        None
+    }
+
+    /// Returns the recorder that is to be told of every handle of the disk and of its reads as they arrive;
+    /// `None`: nobody wants to know.
+    fn boots(&self) -> Option<Arc<DiskBoots>> {
         None
     }
 

@@ -7,6 +7,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.control import bitmap, rank_list
 from acstor.control.chunk_set import ChunkSet
 from acstor.control.client import AdminClient
 from acstor.control.protocol import PreloadState
@@ -91,6 +92,41 @@ def test_kept_working_set_that_is_damaged_stops_no_start(
     assert "forgetting what was kept" in caplog.text
     kept = {path.name for path in machine.images.iterdir()}
     assert kept == {f"{IMAGE}.manifest", f"{IMAGE}.digest"}
+
+
+def test_boots_are_told_until_they_are_acknowledged(machine: Machine) -> None:
+    order = [0, 15, *range(1, 15)]
+    machine.runtime.boots.record(IMAGE, order)
+    (told,) = machine.client.call("bootprofile.recorded", acknowledged=0)
+    assert (told["image"], told["chunk_count"]) == (IMAGE, 16)
+    content = bitmap.inflate(told["order"], rank_list.len_max(1))
+    assert rank_list.decode(content, 16) == (tuple(order),)
+    assert machine.client.call("bootprofile.recorded", acknowledged=0) == [told]
+    assert machine.client.call("bootprofile.recorded", acknowledged=told["number"]) == []
+    with pytest.raises(exception.InvalidError, match="acknowledged must be"):
+        machine.client.call("bootprofile.recorded", acknowledged=-1)
+
+
+def test_boot_profile_is_kept_over_a_restart_unless_it_is_damaged(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    def give(content: bytes) -> None:
+        (machine.path / "orders").write_bytes(content)
+        machine.client.call("bootprofile.set", image=IMAGE, path=str(machine.path / "orders"))
+
+    orders = ((3, 0, 15), (7,))
+    give(rank_list.encode(orders))
+    assert machine.restart().boots.profiles == {IMAGE: orders}
+    with pytest.raises(exception.InvalidError, match="chunk 16"):
+        give(rank_list.encode([(16,)]))
+    assert machine.restart().boots.profiles == {IMAGE: orders}
+    (machine.images / f"{IMAGE}.boot-profile").write_bytes(b"no orders")
+    assert machine.restart().boots.profiles == {}
+    assert "forgetting what was kept" in caplog.text
+    assert not (machine.images / f"{IMAGE}.boot-profile").exists()
+    give(rank_list.encode(orders))
+    give(rank_list.encode([]))
+    assert machine.restart().boots.profiles == {}
 
 
 def test_preload_is_started_followed_and_stopped(machine: Machine) -> None:

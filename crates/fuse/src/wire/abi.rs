@@ -39,6 +39,9 @@ pub(crate) mod fopen {
     pub(crate) const NOFLUSH: u32 = 1 << 5;
 }
 
+/// Bit of `ReadIn::read_flags`: `lock_owner` names the process.
+pub(crate) const READ_LOCK_OWNER: u32 = 1 << 1;
+
 /// Bits of `SetAttrIn::valid`.
 pub(crate) mod fattr {
     pub(crate) const MODE: u32 = 1 << 0;

@@ -4,10 +4,31 @@
 //! kernel bug or an unknown version gives an error for one request and never a crash. Nothing is
 //! allocated here.
 
+use acstor_readpath::Reader;
 use zerocopy::FromBytes;
 
 use crate::limits;
 use crate::wire::abi::{self, opcode};
+
+/// Kind of an open, by the flags of open(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opener {
+    /// True if it reads past the page cache.
+    pub is_direct: bool,
+    /// False if it is no guest, so that nothing is to be learnt of its reads: one that copies or compares
+    /// all of an image says so with `O_NOATIME`, which needs root.
+    pub is_recorded: bool,
+}
+
+impl Opener {
+    /// Returns the kind that flags of open(2) say.
+    pub(crate) fn of(flags: u32) -> Opener {
+        Opener {
+            is_direct: flags & libc::O_DIRECT as u32 != 0,
+            is_recorded: flags & libc::O_NOATIME as u32 == 0,
+        }
+    }
+}
 
 /// Defect of a message that is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,13 +147,17 @@ pub enum Operation<'a> {
         offset: u64,
         /// Number of bytes.
         size: u32,
-        /// Flags of the open(2) that it reads by.
-        flags: u32,
+        /// Kind of the open that it reads by.
+        opener: Opener,
+        /// The reader, as far as it can be told.
+        reader: Reader,
     },
     /// The last close of an open file.
     Release {
         /// Handle that the open gave.
         handle: u64,
+        /// Kind of the open that it ends.
+        opener: Opener,
     },
     /// opendir.
     OpenDir,
@@ -218,9 +243,13 @@ fn parse_operation(code: u32, body: &[u8]) -> Result<Operation<'_>, ParseError> 
         opcode::READ => {
             let read: abi::ReadIn = take(code, body)?;
             let (handle, offset) = (read.fh, read.offset);
-            Operation::Read { handle, offset, size: read.size, flags: read.flags }
+            let (opener, reader) = (Opener::of(read.flags), reader(&read));
+            Operation::Read { handle, offset, size: read.size, opener, reader }
         }
-        opcode::RELEASE => Operation::Release { handle: take::<abi::ReleaseIn>(code, body)?.fh },
+        opcode::RELEASE => {
+            let release: abi::ReleaseIn = take(code, body)?;
+            Operation::Release { handle: release.fh, opener: Opener::of(release.flags) }
+        }
         opcode::OPENDIR => Operation::OpenDir,
         opcode::READDIR | opcode::READDIRPLUS => {
             let read: abi::ReadIn = take(code, body)?;
@@ -252,6 +281,15 @@ fn parse_operation(code: u32, body: &[u8]) -> Result<Operation<'_>, ParseError> 
         | opcode::TMPFILE => Operation::Modify,
         _ => Operation::Unsupported,
     })
+}
+
+/// The reader, as the kernel tells it: only reads past the page cache name the process.
+fn reader(read: &abi::ReadIn) -> Reader {
+    if !Opener::of(read.flags).is_direct {
+        return Reader::Cached;
+    }
+    let is_named = read.read_flags & abi::READ_LOCK_OWNER != 0;
+    Reader::Direct(if is_named { read.lock_owner } else { 0 })
 }
 
 /// Takes the fixed part of a body; a newer kernel may append fields.

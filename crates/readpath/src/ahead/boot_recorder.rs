@@ -1,15 +1,14 @@
 //! Recorder of the chunks that guests read while a disk boots.
 //!
-//! A boot begins when a handle is opened; its window lasts a fixed time from the last open on, so
-//! that the opens of one boot (Nova's inspection, QEMU) are one. A read costs one load while no
-//! window is open, and one load and at most one relaxed OR per chunk while one is.
+//! Which reads are those of a boot is [`super::disk_boots`]' business. A read of one costs one load and at
+//! most one relaxed OR per chunk.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::chunk_spans::{self, SPAN_BYTES, SPAN_CHUNKS, Span};
 use crate::limits;
@@ -30,8 +29,6 @@ type Group = [OnceLock<Box<Bits>>; GROUP_SPANS as usize];
 #[derive(Debug)]
 pub(crate) struct BootRecorder {
     chunk_count: u64,
-    /// True if a window is open.
-    is_open: AtomicBool,
     /// One bit per chunk, by the span; made when the first boot begins, each group when one of its chunks
     /// is read.
     read: OnceLock<Box<[OnceLock<Box<Group>>]>>,
@@ -43,9 +40,8 @@ pub(crate) struct BootRecorder {
 #[derive(Debug, Default)]
 struct State {
     boots: u64,
-    open_until: Option<Instant>,
-    /// True if somebody is going to close the window.
-    is_watched: bool,
+    /// End of the time in which an open is one of the same boot.
+    same_until: Option<Instant>,
 }
 
 /// Chunks that boots of a disk have read.
@@ -64,58 +60,31 @@ impl BootRecorder {
     pub(crate) fn new(chunk_count: u64) -> BootRecorder {
         BootRecorder {
             chunk_count,
-            is_open: AtomicBool::new(false),
             read: OnceLock::new(),
             spans: AtomicUsize::new(0),
             state: Mutex::default(),
         }
     }
 
-    /// Notes that a handle was opened; returns whether that began a boot, and whether the caller
-    /// must see to it that [`BootRecorder::close_when_over`] runs.
-    pub(crate) fn opened(&self, window: Duration) -> (bool, bool) {
+    /// Notes that a handle was opened; returns whether that began a boot. Opens less than `window` apart
+    /// are those of one boot (Nova's inspection, QEMU).
+    pub(crate) fn opened(&self, window: Duration) -> bool {
         if self.chunk_count > limits::WORKING_SET_CHUNKS_MAX {
-            return (false, false);
+            return false;
         }
         let now = Instant::now();
         self.read.get_or_init(|| {
             (0..self.chunk_count.div_ceil(GROUP_CHUNKS)).map(|_| OnceLock::new()).collect()
         });
         let mut state = self.state.lock();
-        let is_boot = state.open_until.is_none_or(|until| now >= until);
+        let is_boot = state.same_until.is_none_or(|until| now >= until);
         state.boots += u64::from(is_boot);
-        state.open_until = Some(now + window);
-        self.is_open.store(true, Ordering::Relaxed);
-        (is_boot, !std::mem::replace(&mut state.is_watched, true))
+        state.same_until = Some(now + window);
+        is_boot
     }
 
-    /// Closes the window when its time is over.
-    pub(crate) async fn close_when_over(&self) {
-        loop {
-            let until = {
-                let mut state = self.state.lock();
-                match state.open_until {
-                    Some(until) if Instant::now() < until => until,
-                    _ => {
-                        state.is_watched = false;
-                        self.is_open.store(false, Ordering::Relaxed);
-                        return;
-                    }
-                }
-            };
-            sleep_until(until).await;
-        }
-    }
-
-    /// Notes a read of the chunks from `first` to `last`.
-    #[inline]
-    pub(crate) fn note(&self, first: u64, last: u64) {
-        if self.is_open.load(Ordering::Relaxed) {
-            self.record(first, last);
-        }
-    }
-
-    fn record(&self, first: u64, last: u64) {
+    /// Notes a read of the chunks from `first` to `last` by a guest that boots.
+    pub(crate) fn record(&self, first: u64, last: u64) {
         for index in first..last.saturating_add(1).min(self.chunk_count) {
             let Some(bits) = self.bits(index) else { continue };
             let word = &bits[(index % SPAN_CHUNKS / 64) as usize];
@@ -189,8 +158,6 @@ fn bytes_of(bits: &Bits) -> [u8; SPAN_BYTES] {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
     use tokio::time::advance;
 
@@ -203,51 +170,35 @@ mod tests {
         chunk_spans::indexes(set.chunk_count, &set.bitmap).unwrap().collect()
     }
 
-    /// Opens as the front end does.
-    fn open(recorder: &Arc<BootRecorder>) {
-        if let (_, true) = recorder.opened(WINDOW) {
-            let watched = recorder.clone();
-            tokio::spawn(async move { watched.close_when_over().await });
-        }
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn test_only_reads_within_the_window_count() {
-        let recorder = Arc::new(BootRecorder::new(100));
-        recorder.note(1, 1);
+    async fn test_reads_of_boots_are_in_the_set() {
+        let recorder = BootRecorder::new(100);
+        recorder.record(1, 1);
         assert_eq!(recorder.working_set().unwrap().boots, 0);
         assert_eq!(recorder.working_set().unwrap().bitmap, vec![0; 13]);
-        open(&recorder);
-        recorder.note(2, 4);
-        recorder.note(99, 99);
-        tokio::time::sleep(WINDOW + Duration::from_millis(2)).await;
-        recorder.note(50, 60);
+        recorder.opened(WINDOW);
+        recorder.record(2, 4);
+        recorder.record(99, 99);
         assert_eq!(chunks(&recorder), [2, 3, 4, 99]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn test_opens_within_a_window_are_one_boot_and_prolong_it() {
-        let recorder = Arc::new(BootRecorder::new(100));
-        for chunk in 0..3 {
-            open(&recorder);
-            recorder.note(chunk, chunk);
+    async fn test_opens_within_a_window_are_one_boot() {
+        let recorder = BootRecorder::new(100);
+        for number in 0..3 {
+            assert_eq!(recorder.opened(WINDOW), number == 0);
             advance(WINDOW - Duration::from_secs(1)).await;
         }
-        recorder.note(3, 3);
-        assert_eq!(recorder.working_set().unwrap().boots, 1);
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        recorder.note(4, 4);
-        open(&recorder);
-        recorder.note(5, 5);
+        advance(Duration::from_secs(2)).await;
+        assert!(recorder.opened(WINDOW));
         assert_eq!(recorder.working_set().unwrap().boots, 2);
-        assert_eq!(chunks(&recorder), [0, 1, 2, 3, 5]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn test_disk_of_too_many_chunks_is_not_recorded() {
         let recorder = BootRecorder::new(limits::WORKING_SET_CHUNKS_MAX + 1);
-        assert_eq!(recorder.opened(WINDOW), (false, false));
-        recorder.note(0, 1);
+        assert!(!recorder.opened(WINDOW));
+        recorder.record(0, 1);
         assert_eq!(recorder.working_set(), None);
     }
 
@@ -265,7 +216,7 @@ mod tests {
             recorder.opened(WINDOW);
             assert!(recorder.memory_bytes() <= 16 << 10, "{}", recorder.memory_bytes());
             let read = scattered(4000, chunk_count);
-            read.iter().for_each(|chunk| recorder.note(*chunk, *chunk));
+            read.iter().for_each(|chunk| recorder.record(*chunk, *chunk));
             assert_eq!(chunks(&recorder), read);
             let found = recorder.memory_bytes();
             assert!(found > expected / 2 && found <= expected + (16 << 10), "{found} bytes");
@@ -277,12 +228,12 @@ mod tests {
         let recorder = BootRecorder::new(1 << 30);
         recorder.opened(WINDOW);
         let spans = (0_u64..1 << 18).map(|number| number * SPAN_CHUNKS);
-        spans.clone().for_each(|chunk| recorder.note(chunk, chunk));
+        spans.clone().for_each(|chunk| recorder.record(chunk, chunk));
         let most = limits::WORKING_SET_SPANS_MAX;
         assert_eq!(chunks(&recorder), spans.take(most).collect::<Vec<_>>());
         assert!(recorder.memory_bytes() < 13 << 20);
         // What has its span is recorded all the same.
-        recorder.note(5, 6);
+        recorder.record(5, 6);
         assert_eq!(chunks(&recorder)[..3], [0, 5, 6]);
         assert_eq!(chunks(&recorder).len(), most + 2);
     }
@@ -299,7 +250,7 @@ mod tests {
             for (first, more, is_at_the_end) in reads {
                 let first = if is_at_the_end { count.saturating_sub(first) } else { first };
                 let last = (first + more).min(count - 1);
-                recorder.note(first, last);
+                recorder.record(first, last);
                 expected.extend(first..=last);
             }
             prop_assert_eq!(chunks(&recorder), expected.into_iter().collect::<Vec<_>>());

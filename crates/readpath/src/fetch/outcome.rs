@@ -145,6 +145,12 @@ outcomes! {
 }
 
 outcomes! {
+    /// Outcome of recording the order of a boot: it was recorded; it read next to nothing; as many were
+    /// recorded already; it was, and nobody took it.
+    BootOutcome { Recorded = "recorded", Short = "short", Refused = "refused", Lost = "lost", }
+}
+
+outcomes! {
     /// Outcome of a read of the chunk store's disk, which alone has the chunk: it was read; it was
     /// not what was written; the disk failed; it did not answer in time; it was not asked.
     StoreRead {

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::ahead::ahead_memory::AheadMemory;
 use crate::ahead::ahead_room::AheadRoom;
+use crate::ahead::finished_boots::FinishedBoots;
 use crate::fetch::flight::FlightTable;
 use crate::keeping::ghost::GhostTable;
 use crate::keeping::host_chunks::HostChunks;
@@ -67,6 +68,7 @@ pub(crate) struct Sources {
     /// Told of each disk that is attached.
     pub(crate) attached: Notify,
     pub(crate) page_reads: PageReads,
+    pub(crate) finished_boots: Arc<FinishedBoots>,
     pub(crate) runtime: Handle,
     pub(crate) is_draining: AtomicBool,
     /// Reads of guests that wait; preloads give way to them.
@@ -145,6 +147,7 @@ impl Sources {
             steering: Arc::new(steering),
             origin: OriginPool::new(queue, runtime.clone()),
             flights: Arc::new(FlightTable::new(clock.clone())),
+            finished_boots: Arc::new(FinishedBoots::new(metrics.clone())),
             metrics,
             clock,
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),

@@ -109,6 +109,8 @@ pub const WORKING_SET_BOOTS: &str = "acstor_working_set_boots";
 pub const WORKING_SET_IMAGES: &str = "acstor_working_set_images";
 /// Chunks of the working sets.
 pub const WORKING_SET_CHUNKS: &str = "acstor_working_set_chunks";
+/// Orders of boots, by outcome.
+pub const BOOT_ORDERS: &str = "acstor_boot_orders";
 /// Reads of the chunk store that failed and were taken for misses.
 pub const STORE_READ_ERRORS: &str = "acstor_store_read_errors";
 /// Chunks that were on the disk of the chunk store only, by outcome.
@@ -147,7 +149,7 @@ pub const MANIFEST_FETCH_FAILURES: &str = "acstor_manifest_fetch_failures";
 pub const MANIFESTS_PARTIAL: &str = "acstor_manifests_partial";
 
 /// Every name.
-pub const ALL: [&str; 71] = [
+pub const ALL: [&str; 72] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -189,6 +191,7 @@ pub const ALL: [&str; 71] = [
     WORKING_SET_BOOTS,
     WORKING_SET_IMAGES,
     WORKING_SET_CHUNKS,
+    BOOT_ORDERS,
     STORE_READ_ERRORS,
     STORE_READS,
     STORE_UP,

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::fetch::outcome::{PreloadChunk, PreloadEnd, PreloadHint};
+use crate::fetch::outcome::{BootOutcome, PreloadChunk, PreloadEnd, PreloadHint};
 use crate::observe::metric_names as names;
 use crate::observe::metrics::{Label, Labelled, counter};
 use crate::preload::PreloadState;
@@ -23,6 +23,7 @@ pub(crate) struct PreloadMetrics {
     yield_seconds: Counter<f64, AtomicU64>,
     hints: Labelled,
     boots: Counter,
+    boot_orders: Labelled,
     images: Gauge,
     wanted: Gauge,
 }
@@ -71,6 +72,13 @@ impl PreloadMetrics {
                 PreloadHint::NAMES,
             ),
             boots: counter(r, names::WORKING_SET_BOOTS, "Boots seen"),
+            boot_orders: Labelled::new(
+                r,
+                names::BOOT_ORDERS,
+                "Orders of boots",
+                "outcome",
+                BootOutcome::NAMES,
+            ),
             images,
             wanted,
         }
@@ -110,5 +118,9 @@ impl PreloadMetrics {
 
     pub(crate) fn boot(&self) {
         self.boots.inc();
+    }
+
+    pub(crate) fn boot_order(&self, outcome: BootOutcome) {
+        self.boot_orders.add(outcome.index(), 1);
     }
 }

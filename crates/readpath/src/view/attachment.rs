@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::ahead::boot_recorder::BootRecorder;
+use crate::ahead::disk_boots::DiskBoots;
 use crate::ahead::read_aheads::ReadAheads;
 use crate::ahead::read_trace::ReadTrace;
 use crate::fetch::outcome::ManifestLoad;
@@ -44,8 +45,10 @@ fn new_files() -> u64 {
 #[derive(Debug)]
 pub(crate) struct DiskRecords {
     pub(crate) trace: ArcSwapOption<ReadTrace>,
-    pub(crate) boots: BootRecorder,
-    /// Chunks in the order in which boots read them, as learnt by all hosts.
+    pub(crate) boots: Arc<BootRecorder>,
+    /// Boots of guests of this host, by handle.
+    pub(crate) disk_boots: Arc<DiskBoots>,
+    /// Orders in which boots read, as learnt by all hosts.
     pub(crate) boot_profile: ArcSwapOption<BootProfile>,
     /// Opens that are read ahead along it.
     pub(crate) read_aheads: ReadAheads,
@@ -56,10 +59,19 @@ pub(crate) struct DiskRecords {
 }
 
 impl DiskRecords {
-    pub(crate) fn new(chunk_count: u64) -> DiskRecords {
+    fn new(shape: DiskShape, sources: &Sources) -> DiskRecords {
+        let boots = Arc::new(BootRecorder::new(shape.chunk_count));
+        let disk_boots = DiskBoots::new(
+            shape,
+            sources.config.boot_window,
+            boots.clone(),
+            sources.finished_boots.clone(),
+            sources.runtime.clone(),
+        );
         DiskRecords {
             trace: ArcSwapOption::empty(),
-            boots: BootRecorder::new(chunk_count),
+            boots,
+            disk_boots: Arc::new(disk_boots),
             boot_profile: ArcSwapOption::empty(),
             read_aheads: ReadAheads::default(),
             working_set: ArcSwapOption::empty(),
@@ -102,8 +114,9 @@ impl Attachment {
         shape: DiskShape,
         digest: Digest,
         source: Arc<dyn ManifestSource>,
+        sources: &Sources,
     ) -> Attachment {
-        Attachment::new(shape, Kept { digest, source: Some(source) })
+        Attachment::new(shape, Kept { digest, source: Some(source) }, sources)
     }
 
     /// A disk whose manifest is at hand and stays so.
@@ -115,17 +128,17 @@ impl Attachment {
         sources: &Arc<Sources>,
     ) -> Result<Attachment, ReadPathError> {
         let kept = Kept { digest: manifest.digest(), source: None };
-        let attachment = Attachment::new(manifest.shape(), kept);
+        let attachment = Attachment::new(manifest.shape(), kept, sources);
         let view = attachment.disk_view(manifest, sources);
         let view = view.map_err(|fault| attachment.refused(fault))?;
         attachment.view.store(Some(Arc::new(view)));
         Ok(attachment)
     }
 
-    fn new(shape: DiskShape, kept: Kept) -> Attachment {
+    fn new(shape: DiskShape, kept: Kept, sources: &Sources) -> Attachment {
         Attachment {
             shape,
-            records: Arc::new(DiskRecords::new(shape.chunk_count)),
+            records: Arc::new(DiskRecords::new(shape, sources)),
             view: ArcSwapOption::empty(),
             manifest: Mutex::new(kept),
             used_at: Mutex::new(Instant::now()),

@@ -73,7 +73,7 @@ impl Attachments {
         digest: Digest,
         source: Arc<dyn ManifestSource>,
     ) -> Result<Arc<dyn BlockView>, ReadPathError> {
-        let make = || Ok(Attachment::offered(shape, digest, source.clone()));
+        let make = || Ok(Attachment::offered(shape, digest, source.clone(), &self.sources));
         let attachment = match self.enter(&shape, make)? {
             Entered::New(attachment) => attachment,
             Entered::Present(attachment) => {

@@ -373,15 +373,6 @@ impl Disk {
         bytes
     }
 
-    /// Notes that a front end read `len` bytes, clipped, at `offset`.
-    #[inline]
-    pub(crate) fn note_read(&self, offset: u64, len: usize) {
-        if len > 0 {
-            let size = self.shape.chunk_size;
-            self.records.boots.note(size.index_of(offset), size.index_of(offset + len as u64 - 1));
-        }
-    }
-
     pub(crate) fn trace(&self) -> Option<Arc<ReadTrace>> {
         self.records.trace.load_full()
     }

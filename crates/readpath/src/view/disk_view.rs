@@ -9,6 +9,7 @@ use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::ahead::disk_boots::DiskBoots;
 use crate::ahead::prefetch::Prefetcher;
 use crate::ahead::read_ahead;
 use crate::ahead::read_trace::ChunkNote;
@@ -96,12 +97,6 @@ impl DiskView {
         DiskView { disk: self.disk.clone(), sources: self.sources.clone(), is_recorded }
     }
 
-    fn note_read(&self, offset: u64, len: usize) {
-        if self.is_recorded {
-            self.disk.note_read(offset, len);
-        }
-    }
-
     /// Tells the read-ahead along a profile of a read; returns whether that knows what comes next.
     #[inline]
     fn note_ahead(&self, offset: u64, len: usize) -> bool {
@@ -167,7 +162,6 @@ impl DiskView {
         let begin = Instant::now();
         let deadline = self.sources.clock.now() + self.sources.config.read_deadline;
         let len = self.check_len(offset, len)?;
-        self.note_read(offset, len);
         let is_led = self.note_ahead(offset, len);
         let wants = self.wants(offset, len, deadline).await?;
         let slots = self.join_or_start(offset, len, &wants, deadline);
@@ -302,7 +296,6 @@ impl DiskView {
 
     /// Notes a read that was read from the disk.
     fn note_from_disk(&self, offset: u64, len: usize, piece: Piece, begin: Instant) {
-        self.note_read(offset, len);
         let mut tally = Tally::default();
         tally.add(Tier::Store, len);
         tally.count(&self.sources, len);
@@ -382,14 +375,9 @@ impl DiskView {
 }
 
 /// Notes that somebody opened the disk that the records are of.
-pub(crate) fn note_opened(records: &Arc<DiskRecords>, sources: &Sources) {
-    let (is_boot, must_close) = records.boots.opened(sources.config.boot_window);
-    if is_boot {
+pub(crate) fn note_opened(records: &DiskRecords, sources: &Sources) {
+    if records.boots.opened(sources.config.boot_window) {
         sources.metrics.preload.boot();
-    }
-    if must_close {
-        let records = records.clone();
-        sources.runtime.spawn(async move { records.boots.close_when_over().await });
     }
 }
 
@@ -417,7 +405,6 @@ impl BlockView for DiskView {
                 tiers.push((piece, tier));
             }
         }
-        self.note_read(offset, len);
         tally.count(&self.sources, len);
         if let Some(begin) = begin {
             self.note_hits(offset, len, begin, &tiers);
@@ -458,6 +445,10 @@ impl BlockView for DiskView {
 
     fn unrecorded(&self) -> Option<Arc<dyn BlockView>> {
         Some(Arc::new(self.again(false)))
+    }
+
+    fn boots(&self) -> Option<Arc<DiskBoots>> {
+        Some(self.disk.records.disk_boots.clone())
     }
 
     fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {

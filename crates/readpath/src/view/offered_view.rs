@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ahead::disk_boots::DiskBoots;
 use crate::ahead::read_ahead;
 use crate::fetch::flight::Priority;
 use crate::fetch::sources::Sources;
@@ -40,6 +41,10 @@ impl BlockView for OfferedView {
     fn unrecorded(&self) -> Option<Arc<dyn BlockView>> {
         let (attachment, sources) = (self.attachment.clone(), self.sources.clone());
         Some(Arc::new(OfferedView { attachment, sources, is_recorded: false }))
+    }
+
+    fn boots(&self) -> Option<Arc<DiskBoots>> {
+        Some(self.attachment.records.disk_boots.clone())
     }
 
     fn prepare(&self) -> Option<PrepareFuture> {

@@ -22,10 +22,33 @@ fn a_read_is_taken_apart() {
     let request = Request::parse(&bytes).unwrap();
     assert_eq!(request.header.unique, 8 | 1 << 63, "the resend bit is part of the number");
     assert_eq!((request.header.inode, request.header.pid), (9, 10));
-    let Operation::Read { handle: 1, offset, size: 3, flags: 4 } = request.operation else {
+    let Operation::Read { handle: 1, offset, size: 3, opener, reader } = request.operation else {
         panic!("{request:?}");
     };
-    assert_eq!(offset, 2 << 40);
+    assert_eq!((offset, reader), (2 << 40, Reader::Cached));
+    assert_eq!(opener, Opener { is_direct: false, is_recorded: true });
+}
+
+#[test]
+fn a_read_past_the_page_cache_names_its_process() {
+    let flags = libc::O_DIRECT as u32 | libc::O_CLOEXEC as u32;
+    for (read_flags, expected) in
+        [(2, Reader::Direct(77)), (3, Reader::Direct(77)), (1, Reader::Direct(0))]
+    {
+        let body = abi::ReadIn { read_flags, lock_owner: 77, flags, ..Default::default() };
+        let bytes = message(opcode::READ, body.as_bytes());
+        let Operation::Read { reader, .. } = Request::parse(&bytes).unwrap().operation else {
+            panic!("no READ");
+        };
+        assert_eq!(reader, expected);
+    }
+    let body = abi::ReleaseIn { fh: 1, flags, ..Default::default() };
+    let bytes = message(opcode::RELEASE, body.as_bytes());
+    let operation = Request::parse(&bytes).unwrap().operation;
+    assert!(matches!(
+        operation,
+        Operation::Release { handle: 1, opener: Opener { is_direct: true, is_recorded: true } }
+    ));
 }
 
 #[test]
