@@ -9,6 +9,7 @@ from acstor.agent.metrics import AgentMetrics
 from acstor.agent.preload_endpoint import PreloadEndpoint
 from acstor.agent.reconciler import Reconciler
 from acstor.agent.reconcilers import image_links
+from acstor.agent.reconcilers.boot_profiles import BootProfiles
 from acstor.agent.reconcilers.hand_over import HandOver
 from acstor.agent.reconcilers.host_state import HostStateReconciler
 from acstor.agent.reconcilers.local_files import assembly as local_files
@@ -52,6 +53,7 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
         _revocations(conf, metrics),
         *((links,) if links is not None else ()),
         working_sets,
+        BootProfiles(f"{conf.state_path}/agent", conf.agent.working_set_interval),
         preloading,
         *((files,) if files is not None else ()),
         _hand_over(conf, metrics, working_sets, preloading),

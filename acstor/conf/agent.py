@@ -87,8 +87,9 @@ OPTIONS = [
         min=0.1,
         max=3600.0,
         help=(
-            "Seconds between two reports of what boots on this host read of an image. The data "
-            "planes use what all hosts have learnt so to preload, and the scheduler to place."
+            "Seconds between two reports of what boots on this host read of an image, and in "
+            "which order. The data planes use what all hosts have learnt so to preload and to read "
+            "ahead, and the scheduler to place."
         ),
     ),
     cfg.BoolOpt(

@@ -100,8 +100,8 @@ OPTIONS = [
         min=1.0,
         max=3600.0,
         help=(
-            "Seconds after an image was opened for which the chunks that guests read of it count "
-            "as read by its boot. Opens less than this apart are one boot."
+            "Seconds after a guest opened an image for which the chunks that it reads count as "
+            "read by its boot. Opens less than this apart are counted as one boot."
         ),
     ),
     cfg.Opt(

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 from acstor import exception, native, untrusted_json
 from acstor.agent.handing_over import hand_over
+from acstor.agent.pass_thread import PassThread
 from acstor.agent.reconciler import HostSnapshot
 from acstor.control import chunk_set
 from acstor.control.chunk_set import CHUNK_COUNT_MAX, ChunkSet
@@ -123,10 +123,7 @@ class WorkingSets:
         self._interval = interval
         self._on_coverage = on_coverage
         self._clock = clock
-        self._condition = threading.Condition()  # of _sight and _is_stopping
-        self._sight: HostSnapshot | None = None
-        self._is_stopping = False
-        self._thread = threading.Thread(target=self._run, name="working-sets", daemon=True)
+        self._thread = PassThread("working-sets", self.act)
         self._process = 0.0
         self._due: dict[str, float] = {}  # image -> when it is looked at next
         self._reported: dict[str, Reported] = {}
@@ -174,18 +171,12 @@ class WorkingSets:
 
     def reconcile(self, snapshot: HostSnapshot) -> Mapping[str, str]:
         """Have the thread act on a pass; return what was wrong when it acted last."""
-        with self._condition:
-            self._sight = snapshot
-            self._condition.notify()
+        self._thread.show(snapshot)
         return self._problems
 
     def stop(self, timeout: float) -> None:
         """End the thread within ``timeout`` seconds."""
-        with self._condition:
-            self._is_stopping = True
-            self._condition.notify()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        self._thread.stop(timeout)
 
     def act(self, snapshot: HostSnapshot) -> None:
         """Act on one pass; what fails is listed at the next and tried again in the next round."""
@@ -205,20 +196,6 @@ class WorkingSets:
             self._problems = {**self._problems, self.name: exception.one_line(error)}
         else:
             self._problems.pop(self.name, None)
-
-    def _run(self) -> None:
-        while (snapshot := self._next()) is not None:
-            try:
-                self.act(snapshot)
-            except Exception:
-                # A fault of one round is not to end the learning.
-                LOG.exception("working sets: a round failed")
-
-    def _next(self) -> HostSnapshot | None:
-        with self._condition:
-            self._condition.wait_for(lambda: self._sight is not None or self._is_stopping)
-            snapshot, self._sight = self._sight, None
-            return None if self._is_stopping else snapshot
 
     # Coverage
 
