@@ -1,4 +1,4 @@
-"""Reads of a local file through its link: ``python bench/local_file.py [--runs 7] [--json FILE]``.
+"""Reads of a local file through its link: ``python -m bench.local_file [--runs 7]``.
 
 A real host keeps an image whole and makes a local file of it. fio then reads at random, in turns, a
 plain copy beside it, the same through Nova's link to the local file, and through the mount: 4 KiB

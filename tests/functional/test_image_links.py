@@ -1,5 +1,6 @@
 """Links to a real mount: data plane, agent and command line of a host, Nova's code beside them."""
 
+import contextlib
 import functools
 import json
 import os
@@ -221,7 +222,8 @@ def test_data_plane_that_hangs_hangs_neither_agent_nor_removal(linked: LinkedHos
         assert linked.host.command("links", "list").returncode == 0
         assert linked.host.command("links", "remove", "--all").returncode == 0
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # on a busy machine the holder was quicker
+            os.kill(pid, signal.SIGCONT)
     assert not os.path.lexists(linked.nova.link(image.id))
 
 

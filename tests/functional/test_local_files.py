@@ -1,5 +1,6 @@
 """Local files of a real host: data plane, mount and agent; Nova's directories beside them."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -127,7 +128,8 @@ def test_data_plane_that_hangs_while_a_file_is_made_hangs_no_agent(cloud: Cloud)
         agent.terminate()
         assert agent.wait(60) == 0
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # on a busy machine the holder was quicker
+            os.kill(pid, signal.SIGCONT)
     assert os.readlink(local.nova.link(image.id)) == str(local.host.file(image))
     local.host.start_agent()
     local.wait_linked(image)
