@@ -11,6 +11,8 @@ import pytest
 from acstor.conf import loading
 from acstor.control.chunk_set import ChunkSet
 from acstor.control.hand_over import HandOverRequest, MoveKind
+from acstor.origin.opening import open_origin
+from acstor.repository.images import working_set
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
 from testbed.fixtures import broker as brokers
@@ -99,6 +101,12 @@ def is_covered(host: Host, image: Image, chunks: int) -> bool:
     return False
 
 
+def is_reported(cloud: Cloud, image: Image) -> bool:
+    """Return whether the origin knows what the guest read."""
+    found = working_set.read(open_origin(cloud.origin_url, 5), image.id)
+    return found is not None and found.wanted_count >= len(READ)
+
+
 def missing(host: Host, image: Image) -> int:
     return int(host.ask("preload.estimate", image=image.id, what="full")["missing_bytes"])
 
@@ -143,7 +151,7 @@ def test_evacuated_server_finds_what_its_host_had_reported(cloud: Cloud, broker:
     image = cloud.register(32 * MIB)
     ready(cloud, image)
     boot(source, image)
-    wait_for("the report", lambda: is_covered(source, image, len(READ)), 60)
+    wait_for("the report", lambda: is_reported(cloud, image), 60)
     source.vanish()
     target.kill("agent")
     target.start_agent()  # which learns at once
