@@ -92,7 +92,7 @@ fn readers_and_inserts_beside_a_discard_see_right_chunks_or_none() {
                     let _ = store.insert_many(&all).unwrap();
                     for (digest, bytes) in all.iter() {
                         if let Some(found) = content(&store, digest) {
-                            assert_eq!(found, bytes);
+                            assert_eq!(found[..], bytes[..]);
                         }
                     }
                 }
