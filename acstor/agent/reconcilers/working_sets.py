@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
