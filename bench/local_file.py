@@ -97,8 +97,9 @@ def prepared(folder: pathlib.Path, size: int, runs: int, seconds: int) -> list[R
             timeout=TIMEOUT,
         )
         plain = nova.base / "plain"
-        plain.write_bytes(image.content)
-        os.sync()
+        with plain.open("wb") as file:
+            file.write(image.content)
+            os.fsync(file.fileno())
         for path in (plain, link, host.file(image)):
             path.read_bytes()
         return measure(plain, link, host.file(image), runs, seconds)
