@@ -7,6 +7,7 @@ import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from acstor import warning_filters
@@ -31,6 +32,11 @@ def pytest_configure() -> None:
     puts there with SIGINT ignored. And where eventlet is installed, which tooz then imports, they
     start in half of the time without its name resolution; Nova switches that off too.
     """
+    # How long an example takes on a busy machine says nothing of what it tests.
+    hypothesis.settings.register_profile(
+        "no clock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("no clock")
     os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
     warning_filters.use_threads()  # as programs do, whose parts run in the tests' process
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
