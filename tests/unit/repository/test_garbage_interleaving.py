@@ -273,7 +273,7 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
 }
 
 
-FOUND_BY = {"objects are looked for before tombstones": 1782}
+FOUND_BY = {"objects are looked for before tombstones": 228}
 """Seeds that found a variant before, where the search for one takes long: tried first."""
 
 

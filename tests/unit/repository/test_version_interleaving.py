@@ -26,6 +26,7 @@ from acstor.repository.repository import Repository
 from acstor.repository.versions import delta_capture
 from acstor.repository.versions.captures import Captures, Stored
 from acstor.repository.versions.delta_capture import DeltaCapture, DeltaRequest
+from acstor.repository.versions.merges import Merges
 from acstor.repository.versions.store import VersionStore
 from acstor.versions import merging
 from acstor.versions.merging import Merger
@@ -211,11 +212,13 @@ def claim_nothing(self: Captures, stored: Stored) -> set[bytes]:
 BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
     "versions are no roots": mock.patch.object(Marker, "_find_version", return_value=None),
     "captures name nothing": mock.patch.object(Captures, "announce", announce_nothing),
+    "merges name nothing": mock.patch.object(Merges, "announce_merge", return_value=None),
     "nothing is claimed": mock.patch.object(Captures, "find_lost", claim_nothing),
 }
 SUFFERERS = {
     "versions are no roots": ("take 4", "collect x", "collect y"),
     "captures name nothing": ("take 3", "take 5", "collect x", "collect y"),
+    "merges name nothing": ("merge a", "merge b", "collect x", "collect y"),
     "nothing is claimed": ("take 4", "delete 1", "delete 2", "collect x", "collect y"),
 }
 """Actors that notice a variant."""

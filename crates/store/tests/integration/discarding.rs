@@ -42,7 +42,7 @@ fn discarded_chunks_are_gone_and_overwritten_whatever_the_policy() {
         assert_eq!(store.stats().slots_used, SLOTS - 3);
         store.unpin(&all[2].0);
         // Their slots are as good as any.
-        let more = chunks(20..40);
+        let more = chunks(20..30);
         assert!(store.insert_many(&more).unwrap().iter().all(|one| *one == Inserted::New));
         drop(store);
         let store = ChunkStore::open(&config).unwrap();
