@@ -109,7 +109,7 @@ impl Dispatch {
                 read::read(self, header, request);
             }
             Operation::Release { opener, .. } => {
-                self.release(header.inode, opener);
+                self.files.release(header.inode, opener);
                 self.errno(header, 0);
             }
             Operation::OpenDir => self.body(header, abi::OpenOut::default().as_bytes()),
@@ -241,14 +241,6 @@ impl Dispatch {
         prepared::answer(self, header, file, Prepared::Open { opener });
     }
 
-    /// Counts a close, or an open that failed.
-    pub(crate) fn release(&self, inode: u64, opener: Opener) {
-        if let Some(file) = self.files.get(inode) {
-            file.closed(opener);
-        }
-        self.files.release(inode);
-    }
-
     pub(crate) fn opened(&self, header: RequestHeader, file: &File, opener: Opener) {
         let out = abi::OpenOut {
             fh: file.key.handle,
@@ -259,7 +251,7 @@ impl Dispatch {
         bump(&self.stats.opens);
         let sent = self.device.send_body(header.unique, out.as_bytes());
         if !matches!(sent, Sent::Delivered) {
-            self.release(header.inode, opener);
+            self.files.release(header.inode, opener);
         }
         self.note(sent);
     }

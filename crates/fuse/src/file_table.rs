@@ -21,6 +21,7 @@ use crate::file::{File, FileStatus, KernelUse};
 use crate::limits::{FILES_MAX, NAME_MAX};
 use crate::wire::inode::FileKey;
 use crate::wire::notify;
+use crate::wire::request::Opener;
 
 /// Result of detaching a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,9 +237,10 @@ impl FileTable {
         Some(entry.file.clone())
     }
 
-    /// Counts a close.
-    pub(crate) fn release(&self, inode: u64) {
+    /// Counts a close, or an open that failed.
+    pub(crate) fn release(&self, inode: u64, opener: Opener) {
         let Some(entry) = self.entry(inode) else { return };
+        entry.file.closed(opener);
         let left = entry.file.kernel.opens.take(1);
         if left == 0 {
             entry.file.kernel.note_closed();

@@ -88,7 +88,7 @@ impl Pending {
     fn refuse(&self, errno: i32) {
         let dispatch = &self.dispatch;
         if let Prepared::Open { opener } = self.what {
-            dispatch.release(self.header.inode, opener);
+            dispatch.files.release(self.header.inode, opener);
         }
         if dispatch.is_handed_over.load(Ordering::Acquire) {
             return;

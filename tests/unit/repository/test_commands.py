@@ -92,7 +92,7 @@ def test_every_command_is_registered() -> None:
         "image_register", "image_list", "image_show", "image_verify", "image_remove",
         "repository_init", "repository_show", "repository_upgrade", "repository_verify", "gc",
         "repository_keygen", "repository_sign", "repository_space", "repository_copy",
-        "repository_compact",
+        "repository_compact", "image_profile",
     }  # fmt: skip
     assert isinstance(app.Application().command_manager, commandmanager.CommandManager)
 

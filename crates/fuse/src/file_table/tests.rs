@@ -9,6 +9,7 @@ use super::{Detached, Entry, FileTable, kernel_use_of};
 use crate::FuseError;
 use crate::file::File;
 use crate::wire::inode::FileKey;
+use crate::wire::request::Opener;
 
 #[derive(Default)]
 struct ZeroView {
@@ -42,6 +43,9 @@ impl BlockView for ZeroView {
     }
 }
 
+const GUEST: Opener = Opener { is_direct: true, is_recorded: true };
+const COPIER: Opener = Opener { is_direct: true, is_recorded: false };
+
 fn view(size: u64) -> Arc<dyn BlockView> {
     Arc::new(ZeroView { size, ..ZeroView::default() })
 }
@@ -71,13 +75,17 @@ fn a_view_is_told_of_the_close_of_each_open_that_it_was_told_of() {
     let view = Arc::new(ZeroView { size: 512, ..ZeroView::default() });
     table.attach("a.raw", disk(1), view.clone()).unwrap();
     // One from before a take-over.
-    table.release(inode(1));
+    table.release(inode(1), GUEST);
     assert_eq!(view.closes.load(Ordering::Relaxed), 0);
     assert!(table.open(inode(1)).is_some() && table.open(inode(1)).is_some());
-    table.release(inode(1));
+    table.release(inode(1), GUEST);
     assert_eq!(view.closes.load(Ordering::Relaxed), 1);
-    table.release(inode(1));
-    table.release(inode(1));
+    // Whoever is no guest told nothing of its open either.
+    assert!(table.open(inode(1)).is_some());
+    table.release(inode(1), COPIER);
+    assert_eq!(view.closes.load(Ordering::Relaxed), 1);
+    table.release(inode(1), GUEST);
+    table.release(inode(1), GUEST);
     assert_eq!(view.closes.load(Ordering::Relaxed), 2);
 }
 
@@ -113,10 +121,10 @@ fn an_open_file_serves_until_its_last_close() {
     assert_eq!(table.detach(disk(1)).unwrap(), Detached::StillOpen);
     assert!(table.look_up(b"a").is_none(), "the name is gone");
     assert!(table.open(inode(1)).is_none(), "no new opens");
-    table.release(inode(1));
+    table.release(inode(1), GUEST);
     assert!(table.get(inode(1)).is_some(), "one is still open");
     assert!(!table.list()[0].is_listed);
-    table.release(inode(1));
+    table.release(inode(1), GUEST);
     assert!(table.get(inode(1)).is_none());
 }
 
@@ -129,7 +137,7 @@ fn an_image_attached_again_keeps_its_opens() {
     let error = table.attach("a", disk(1), view(2)).unwrap_err();
     assert!(matches!(error, FuseError::SizeChanged { .. }), "{error}");
     table.attach("a", disk(1), view(1)).unwrap();
-    table.release(inode(1));
+    table.release(inode(1), GUEST);
     assert!(table.get(inode(1)).is_some(), "a listed file stays");
     assert_eq!(table.list()[0].opens, 0);
 }
@@ -165,8 +173,8 @@ fn a_hidden_file_has_no_name_and_is_not_listed() {
 fn a_close_or_forget_of_a_former_process_is_taken() {
     let table = FileTable::new();
     table.attach("a", disk(1), view(1)).unwrap();
-    table.release(inode(1));
-    table.release(99);
+    table.release(inode(1), GUEST);
+    table.release(99, GUEST);
     table.forget(inode(1), 7);
     table.forget(99, u64::MAX);
     assert_eq!(table.list()[0].opens, 0);
@@ -217,7 +225,7 @@ proptest! {
                     opens[at] += u64::from(opened);
                 }
                 3 => {
-                    table.release(inode(number));
+                    table.release(inode(number), GUEST);
                     opens[at] = opens[at].saturating_sub(1);
                 }
                 _ => prop_assert_eq!(table.look_up(name.as_bytes()).is_some(), listed[at]),

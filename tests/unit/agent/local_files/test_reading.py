@@ -35,7 +35,7 @@ def reader(path: pathlib.Path) -> Iterator[ChildReader]:
 def test_bytes_come_as_they_are(reader: ChildReader) -> None:
     assert reader.size_bytes == len(CONTENT)
     assert bytes(reader.read(0, 4096)) == CONTENT[:4096]
-    assert bytes(reader.read(4096, 128)) == CONTENT[4096:4224]
+    assert bytes(reader.read(4096, 512)) == CONTENT[4096:4608]
     assert bytes(reader.read(0, len(CONTENT))) == CONTENT
 
 

@@ -263,10 +263,26 @@ proptest! {
                         ordered.push(chunk);
                     }
                 }
-                Event::Fetched(which) => { any_of(&ordered, which).map(|chunk| ahead.fetched(chunk)); }
-                Event::Gone(which) => { any_of(&ordered, which).map(|chunk| ahead.gone(chunk)); }
-                Event::Failed(which) => { any_of(&ordered, which).map(|chunk| ahead.failed(chunk)); }
-                Event::Present(which) => { any_of(&ordered, which).map(|chunk| ahead.present(chunk)); }
+                Event::Fetched(which) => {
+                    if let Some(chunk) = any_of(&ordered, which) {
+                        ahead.fetched(chunk);
+                    }
+                }
+                Event::Gone(which) => {
+                    if let Some(chunk) = any_of(&ordered, which) {
+                        ahead.gone(chunk);
+                    }
+                }
+                Event::Failed(which) => {
+                    if let Some(chunk) = any_of(&ordered, which) {
+                        ahead.failed(chunk);
+                    }
+                }
+                Event::Present(which) => {
+                    if let Some(chunk) = any_of(&ordered, which) {
+                        ahead.present(chunk);
+                    }
+                }
             }
             prop_assert_eq!(ahead.right_bytes(), right * CHUNK);
             prop_assert!(ahead.unread_bytes() <= budget * CHUNK);
