@@ -12,10 +12,10 @@ from collections.abc import Callable
 from acstor import exception, native
 from acstor.origin.base import Origin
 from acstor.repository.copying.roots import open_end
+from acstor.repository.record_changes import check_sound
 from acstor.repository.volumes import log_range
 from acstor.repository.volumes.log_range import EPOCH_MAX, LogRange
 from acstor.repository.volumes.record import SEALS_MAX, VolumeRecord, random_nonce
-from acstor.repository.volumes.record_refs import check_sound
 from acstor.repository.volumes.settling import Seal
 
 EPOCHS_SKIPPED = 1 << 16

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from acstor import exception
-from acstor.origin import ref_replacement
 from acstor.origin.base import RefStore
 from acstor.repository import layout
+from acstor.repository.record_changes import RecordChange, change_record, check_sound
 from acstor.repository.repository import Repository
 from acstor.repository.versions.record import VersionRecord
 from acstor.repository.versions.states import VersionEvent, check_transition
@@ -30,13 +30,8 @@ class Version:
     record: VersionRecord
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Change:
-    """Record of a version before and after a call."""
-
-    before: VersionRecord
-    after: VersionRecord
-    """Equal to ``before`` when nothing had to be changed, or the version was removed."""
+Change = RecordChange[VersionRecord]
+"""Record of a version before and after a call."""
 
 
 def utc_now() -> datetime.datetime:
@@ -171,41 +166,23 @@ class VersionRefs:
         :raises InvalidError: when the new record is not sound.
         """
         version_id = layout.canonical_id(version_id, "version")
-        done: list[Change] = []
 
-        def changed(content: bytes | None) -> bytes | None:
+        def read(content: bytes | None) -> VersionRecord:
             if content is None:
                 raise _no_version(version_id)
-            before = VersionRecord.parse(content, version_id)
-            after = make(before)
-            if after == before:
-                done.append(Change(before, before))
-                return content
+            return VersionRecord.parse(content, version_id)
+
+        def renew(before: VersionRecord, after: VersionRecord | None) -> VersionRecord | None:
             happens = event if isinstance(event, VersionEvent) else event(before)
             check_transition(before.state, happens, None if after is None else after.state)
             if after is None:
-                done.append(Change(before, before))
                 return None
             after = dataclasses.replace(after, nonce=volume_records.random_nonce())
             check_sound(after, f"version {version_id}")
-            done.append(Change(before, after))
-            return after.encode()
+            return after
 
         name = layout.version_ref(version_id)
-        ref_replacement.change(self._origin, name, changed, self._wait)
-        return done[-1]
-
-
-def check_sound(record: VersionRecord, what: str) -> None:
-    """Refuse a record that is not sound before it is written.
-
-    :param what: whose record, for the message.
-    :raises InvalidError: saying what is wrong.
-    """
-    try:
-        record.check()
-    except (ValueError, TypeError) as error:
-        raise exception.InvalidError(f"{what}: {error}") from error
+        return change_record(self._origin, name, read, make, renew, self._wait)
 
 
 def _no_version(version_id: str) -> exception.NotFoundError:

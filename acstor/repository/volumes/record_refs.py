@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from acstor import exception
-from acstor.origin import ref_replacement
 from acstor.origin.base import RefStore
 from acstor.repository import layout
+from acstor.repository.record_changes import RecordChange, change_record, check_sound
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import record as records
 from acstor.repository.volumes.record import SnapshotRecord, VolumeRecord
@@ -31,13 +31,8 @@ class Snapshot:
     record: SnapshotRecord
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Change:
-    """Record of a volume before and after a call."""
-
-    before: VolumeRecord
-    after: VolumeRecord
-    """Equal to ``before`` when nothing had to be changed."""
+Change = RecordChange[VolumeRecord]
+"""Record of a volume before and after a call."""
 
 
 def find_volume(refs: RefStore, volume_id: str) -> Volume | None:
@@ -175,40 +170,23 @@ class RecordRefs:
         :raises InvalidError: when the new record is not sound.
         """
         volume_id = layout.canonical_id(volume_id, "volume")
-        done: list[Change] = []
 
-        def changed(content: bytes | None) -> bytes | None:
+        def read(content: bytes | None) -> VolumeRecord:
             if content is None:
                 raise _no_volume(volume_id)
-            before = VolumeRecord.parse(content, volume_id)
-            after = make(before)
-            if after == before:
-                done.append(Change(before, before))
-                return content
+            return VolumeRecord.parse(content, volume_id)
+
+        def renew(before: VolumeRecord, after: VolumeRecord | None) -> VolumeRecord | None:
             happens = event if isinstance(event, VolumeRecordEvent) else event(before)
             check_transition(before, happens, after)
             if after is None:
-                done.append(Change(before, before))
                 return None
             after = dataclasses.replace(after, nonce=records.random_nonce())
             check_sound(after, f"volume {volume_id}")
-            done.append(Change(before, after))
-            return after.encode()
+            return after
 
-        ref_replacement.change(self._origin, layout.volume_ref(volume_id), changed, self._wait)
-        return done[-1]
-
-
-def check_sound(record: VolumeRecord | SnapshotRecord, what: str) -> None:
-    """Refuse a record that is not sound before it is written.
-
-    :param what: whose record, for the message.
-    :raises InvalidError: saying what is wrong.
-    """
-    try:
-        record.check()
-    except (ValueError, TypeError) as error:
-        raise exception.InvalidError(f"{what}: {error}") from error
+        name = layout.volume_ref(volume_id)
+        return change_record(self._origin, name, read, make, renew, self._wait)
 
 
 def _no_volume(volume_id: str) -> exception.NotFoundError:

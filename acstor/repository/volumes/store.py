@@ -16,12 +16,13 @@ from acstor import exception
 from acstor.origin import ref_replacement
 from acstor.repository import layout
 from acstor.repository.gc import claim
+from acstor.repository.record_changes import check_sound
 from acstor.repository.volumes import heads, log_range, record_refs
 from acstor.repository.volumes import record as records
 from acstor.repository.volumes.durability import Durability
 from acstor.repository.volumes.edits import RecordEdits
 from acstor.repository.volumes.record import DiskState, Pending, SnapshotRecord, VolumeRecord
-from acstor.repository.volumes.record_refs import Change, Snapshot, Volume, check_sound
+from acstor.repository.volumes.record_refs import Change, Snapshot, Volume
 from acstor.repository.volumes.settling import Settling
 from acstor.repository.volumes.states import (
     VolumeRecordEvent,
