@@ -19,7 +19,7 @@ from acstor.control.chunk_set import CHUNK_COUNT_MAX
 from acstor.origin import ref_replacement
 from acstor.origin.base import RefStore
 from acstor.repository import layout
-from acstor.repository.images import boot_kinds
+from acstor.repository.images import boot_kinds, image_refs
 from acstor.repository.images.boot_kinds import Boot, Kind
 
 VERSION = 1
@@ -168,11 +168,7 @@ def add(
 
 def list_image_ids(refs: RefStore) -> Iterator[str]:
     """Yield the ids of the images of which something is known, in no particular order."""
-    for name in refs.list_refs(PREFIX):
-        image_id = name.removeprefix(PREFIX)
-        with contextlib.suppress(exception.InvalidError):
-            if layout.canonical_image_id(image_id) == image_id:
-                yield image_id
+    return image_refs.list_image_ids(refs, PREFIX)
 
 
 def forget(refs: RefStore, image_id: str) -> bool:
