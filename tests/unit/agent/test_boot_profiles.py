@@ -1,7 +1,5 @@
 """Learning in which order boots read: real admin socket, origin and runtime in memory."""
 
-import pathlib
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,68 +7,27 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.reconciler import HostSnapshot
 from acstor.agent.reconcilers.boot_profiles import BootProfiles, ToldBoot
-from acstor.cluster.membership import View
 from acstor.control import bitmap, rank_list
-from acstor.control.client import AdminClient
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
-from acstor.origin.memory import MemoryOrigin
 from acstor.repository.images import boot_profile
-from testbed.doubles.memory_data_plane import MemoryDataPlane
-from testbed.doubles.memory_runtime import MemoryRuntime, make_manifest
 from testbed.fixtures.conditions import wait_for
+from tests.unit.agent import learning_host
 from tests.unit.agent.conftest import Clock
+from tests.unit.agent.learning_host import IMAGE, INTERVAL
 
-IMAGE = str(uuid.UUID(int=1))
-INTERVAL = 60.0
 ORDER = (0, 39, *range(10, 30))
 OTHER = tuple(range(20))
 
 
-class LearningHost:
+class LearningHost(learning_host.LearningHost[BootProfiles]):
     """A host whose looks at boot profiles the test makes."""
 
     def __init__(self, name: str, conf: cfg.ConfigOpts, origin: FaultyOrigin, clock: Clock) -> None:
-        self.name = name
-        self.origin = origin
-        self.clock = clock
-        self.path = pathlib.Path(conf.state_path)
-        self.data_plane = MemoryDataPlane(conf)
-        self.client = AdminClient(conf.dataplane.admin_socket)
-        self.reconciler = self.new_reconciler()
+        def make(directory: str, interval: float, clock: Clock) -> BootProfiles:
+            return BootProfiles(directory, interval, clock=clock)
 
-    def new_reconciler(self) -> BootProfiles:
-        return BootProfiles(str(self.path), INTERVAL, clock=self.clock)
-
-    def start(self) -> MemoryRuntime:
-        runtime = self.data_plane.start()
-        if IMAGE not in runtime.images:
-            manifest = self.path / "manifest"
-            manifest.write_bytes(make_manifest(IMAGE, chunks=100, content=4).to_bytes())
-            self.client.call("image.attach", path=str(manifest))
-        return runtime
-
-    def snapshot(self, registered: frozenset[str] = frozenset({IMAGE})) -> HostSnapshot:
-        try:
-            status = self.client.call("status")
-        except exception.UnavailableError:
-            status = None
-        return HostSnapshot(
-            host=self.name,
-            data_plane=self.client,
-            status=status,
-            origin=self.origin,
-            generation=1,
-            is_draining=False,
-            view=View(),
-            registered=registered,
-            offered=dict.fromkeys(registered, "manifest"),
-        )
-
-    def round(self) -> None:
-        self.clock.now += 2 * INTERVAL
-        self.reconciler.act(self.snapshot())
+        super().__init__(conf, origin, clock, make, name=name, chunks=100, content=4)
 
     def problems(self) -> list[str]:
         return list(self.reconciler.reconcile(self.snapshot()))
@@ -83,17 +40,9 @@ class LearningHost:
 def make_host(
     make_conf: Callable[..., cfg.ConfigOpts], clock: Clock
 ) -> Iterator[Callable[..., LearningHost]]:
-    MemoryRuntime.locked_stores.clear()
-    origin = FaultyOrigin(MemoryOrigin())
-    made: list[LearningHost] = []
-
-    def make(name: str = "h1") -> LearningHost:
-        made.append(LearningHost(name, make_conf(name), origin, clock))
-        return made[-1]
-
-    yield make
-    for host in made:
-        host.data_plane.stop()
+    yield from learning_host.hosts(
+        lambda origin, name: LearningHost(name, make_conf(name), origin, clock)
+    )
 
 
 def test_boot_of_one_host_is_the_profile_of_another(

@@ -2,79 +2,38 @@
 
 import json
 import pathlib
-import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.reconciler import HostSnapshot
 from acstor.agent.reconcilers.working_sets import (
     REPORTED_BITMAP_VERSION,
     REPORTED_VERSION,
     Reported,
     WorkingSets,
 )
-from acstor.cluster.membership import View
 from acstor.control.chunk_set import CHUNK_COUNT_MAX, ChunkSet
-from acstor.control.client import AdminClient
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
-from acstor.origin.memory import MemoryOrigin
 from acstor.repository.images import working_set
-from testbed.doubles.memory_data_plane import MemoryDataPlane
-from testbed.doubles.memory_runtime import MemoryRuntime, make_manifest
 from testbed.fixtures.conditions import wait_for
+from tests.unit.agent import learning_host
 from tests.unit.agent.conftest import Clock
+from tests.unit.agent.learning_host import IMAGE, INTERVAL
 
 GOLDEN = pathlib.Path(__file__).parents[2] / "golden"
-IMAGE = str(uuid.UUID(int=1))
-INTERVAL = 60.0
 FIRST = {0, 1, 2, 9}
 
 
-class LearningHost:
+class LearningHost(learning_host.LearningHost[WorkingSets]):
     """A host whose looks at working sets the test makes."""
 
     def __init__(self, conf: cfg.ConfigOpts, origin: FaultyOrigin, clock: Clock) -> None:
-        self.origin = origin
-        self.clock = clock
-        self.path = pathlib.Path(conf.state_path)
-        self.data_plane = MemoryDataPlane(conf)
-        self.client = AdminClient(conf.dataplane.admin_socket)
-        self.reconciler = self.new_reconciler()
+        def make(directory: str, interval: float, clock: Clock) -> WorkingSets:
+            return WorkingSets(directory, interval, clock=clock)
 
-    def new_reconciler(self) -> WorkingSets:
-        return WorkingSets(str(self.path), INTERVAL, clock=self.clock)
-
-    def start(self) -> MemoryRuntime:
-        runtime = self.data_plane.start()
-        if IMAGE not in runtime.images:
-            manifest = self.path / "manifest"
-            manifest.write_bytes(make_manifest(IMAGE, content=12).to_bytes())
-            self.client.call("image.attach", path=str(manifest))
-        return runtime
-
-    def snapshot(self, registered: frozenset[str] = frozenset({IMAGE})) -> HostSnapshot:
-        try:
-            status = self.client.call("status")
-        except exception.UnavailableError:
-            status = None
-        return HostSnapshot(
-            host="h1",
-            data_plane=self.client,
-            status=status,
-            origin=self.origin,
-            generation=1,
-            is_draining=False,
-            view=View(),
-            registered=registered,
-            offered=dict.fromkeys(registered, "manifest"),
-        )
-
-    def round(self) -> None:
-        self.clock.now += 2 * INTERVAL
-        self.reconciler.act(self.snapshot())
+        super().__init__(conf, origin, clock, make, name="h1", content=12)
 
     def learnt(self) -> working_set.WorkingSet | None:
         return working_set.read(self.origin, IMAGE)
@@ -84,17 +43,9 @@ class LearningHost:
 def make_host(
     make_conf: Callable[..., cfg.ConfigOpts], clock: Clock
 ) -> Iterator[Callable[..., LearningHost]]:
-    MemoryRuntime.locked_stores.clear()
-    origin = FaultyOrigin(MemoryOrigin())
-    made: list[LearningHost] = []
-
-    def make(name: str = "h1") -> LearningHost:
-        made.append(LearningHost(make_conf(name), origin, clock))
-        return made[-1]
-
-    yield make
-    for host in made:
-        host.data_plane.stop()
+    yield from learning_host.hosts(
+        lambda origin, name: LearningHost(make_conf(name), origin, clock)
+    )
 
 
 def test_reported_version_requires_update() -> None:
