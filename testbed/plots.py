@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from typing import TypeVar
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -14,6 +15,7 @@ mpl.use("svg")
 _COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#9c6b4e", "#a463f2")
 _SIZE_INCHES = (7.5, 3.4)
 _MEGABYTE = 1e6
+Drawn = TypeVar("Drawn")
 
 
 def all_plots(result: DemoResult) -> list[tuple[str, str]]:
@@ -22,20 +24,19 @@ def all_plots(result: DemoResult) -> list[tuple[str, str]]:
     if not approaches:
         return []
     return [
-        ("Boot time of each guest: request to login prompt", _svg(_boot_times, approaches)),
-        ("Bytes out of the origin's link while the guests boot", _svg(_origin_curve, approaches)),
-        ("Bytes between hosts while the guests boot", _svg(_peer_curve, approaches)),
-        ("Bytes that the guests got, by tier", _svg(_tiers, approaches)),
-        ("Bytes received and sent over each link", _svg(_links, approaches)),
+        ("Boot time of each guest: request to login prompt", svg(_boot_times, approaches)),
+        ("Bytes out of the origin's link while the guests boot", svg(_origin_curve, approaches)),
+        ("Bytes between hosts while the guests boot", svg(_peer_curve, approaches)),
+        ("Bytes that the guests got, by tier", svg(_tiers, approaches)),
+        ("Bytes received and sent over each link", svg(_links, approaches)),
     ]
 
 
-def _svg(
-    draw: Callable[[Axes, list[ApproachResult]], None], approaches: list[ApproachResult]
-) -> str:
+def svg(draw: Callable[[Axes, Drawn], None], drawn: Drawn) -> str:
+    """Return the SVG of what ``draw`` draws, to be put into HTML."""
     figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
     axes = figure.add_subplot()
-    draw(axes, approaches)
+    draw(axes, drawn)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
@@ -46,7 +47,8 @@ def _svg(
     return text[text.index("<svg") :]
 
 
-def _colour(index: int) -> str:
+def colour(index: int) -> str:
+    """Return the colour of the approach of that number."""
     return _COLOURS[index % len(_COLOURS)]
 
 
@@ -55,7 +57,7 @@ def _boot_times(axes: Axes, approaches: list[ApproachResult]) -> None:
         times = sorted(approach.boot_times_s)
         width = 0.8 / max(1, len(times))
         places = [index - 0.4 + width * (number + 0.5) for number in range(len(times))]
-        axes.bar(places, times, width * 0.9, color=_colour(index))
+        axes.bar(places, times, width * 0.9, color=colour(index))
     axes.set_xticks(range(len(approaches)), [approach.title for approach in approaches])
     axes.set_ylabel("s")
 
@@ -66,7 +68,7 @@ def _origin_curve(axes: Axes, approaches: list[ApproachResult]) -> None:
             [sample.time_s for sample in approach.samples],
             [sample.origin_sent / _MEGABYTE for sample in approach.samples],
             label=approach.title,
-            color=_colour(index),
+            color=colour(index),
         )
     _label_curves(axes)
 
@@ -77,7 +79,7 @@ def _peer_curve(axes: Axes, approaches: list[ApproachResult]) -> None:
             [sample.time_s for sample in approach.samples],
             [sample.peers_sent / _MEGABYTE for sample in approach.samples],
             label=approach.title,
-            color=_colour(index),
+            color=colour(index),
         )
     _label_curves(axes)
 
@@ -92,7 +94,7 @@ def _tiers(axes: Axes, approaches: list[ApproachResult]) -> None:
     bottoms = [0.0] * len(approaches)
     for index, tier in enumerate(("local", "peer", "origin")):
         heights = [(getattr(item.tier_total, tier) or 0) / _MEGABYTE for item in approaches]
-        axes.bar(range(len(approaches)), heights, 0.6, bottoms, label=tier, color=_colour(index))
+        axes.bar(range(len(approaches)), heights, 0.6, bottoms, label=tier, color=colour(index))
         bottoms = [one + two for one, two in zip(bottoms, heights, strict=True)]
     axes.set_xticks(range(len(approaches)), [approach.title for approach in approaches])
     axes.set_ylabel("MB")
@@ -106,8 +108,8 @@ def _links(axes: Axes, approaches: list[ApproachResult]) -> None:
         places = [number - 0.4 + width * (index + 0.5) for number in range(len(members))]
         received = [approach.links[name].received / _MEGABYTE for name in members]
         sent = [-approach.links[name].sent / _MEGABYTE for name in members]
-        axes.bar(places, received, width * 0.9, color=_colour(index), label=approach.title)
-        axes.bar(places, sent, width * 0.9, color=_colour(index), alpha=0.55)
+        axes.bar(places, received, width * 0.9, color=colour(index), label=approach.title)
+        axes.bar(places, sent, width * 0.9, color=colour(index), alpha=0.55)
     axes.axhline(0, color="black", linewidth=0.6)
     axes.set_xticks(range(len(members)), members, rotation=0 if len(members) < 12 else 90)
     axes.set_ylabel("MB received / sent (below)")

@@ -13,18 +13,23 @@ from testbed.measurement import DemoResult
 TEMPLATE = pathlib.Path(__file__).parent / "report.html.j2"
 
 
+def template_of(path: pathlib.Path) -> jinja2.Template:
+    """Return a template of the report, or of a section of it."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["megabytes"] = live_view.megabytes
+    environment.filters["seconds"] = live_view.seconds
+    return environment.from_string(path.read_text(encoding="utf-8"))
+
+
 def render(result: DemoResult | None, sections: Sequence[str] = ()) -> str:
     """Return the report as HTML.
 
     :param result: None: no guests booted.
     :param sections: HTML that goes before it, made of values that were escaped.
     """
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["megabytes"] = live_view.megabytes
-    environment.filters["seconds"] = live_view.seconds
-    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    template = template_of(TEMPLATE)
     figures = [
         (caption, markupsafe.Markup(svg))  # noqa: S704 - drawn by matplotlib from numbers and our titles
         for caption, svg in (plots.all_plots(result) if result else ())

@@ -76,6 +76,11 @@ class StormResult:
         return sorted(one.boot_time_s for one in self.guests if one.boot_time_s is not None)
 
     @property
+    def booted_median_s(self) -> float | None:
+        """Return the median of the guests that booted."""
+        return statistics.median(self.booted_s) if self.booted_s else None
+
+    @property
     def failed(self) -> int:
         """Return how many guests did not boot."""
         return len(self.guests) - len(self.booted_s)

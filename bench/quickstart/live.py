@@ -1,7 +1,7 @@
 """Display of the storm as it runs and at its end: a line per host."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -66,8 +66,9 @@ class StormView:
             return
         times = result.booted_s
         first, last = seconds(min(times, default=None)), seconds(max(times, default=None))
+        median = seconds(result.booted_median_s)
         self.console.print(
-            f"  booted {len(times)} of {len(result.guests)}: median {seconds(_median(times))} s, "
+            f"  booted {len(times)} of {len(result.guests)}: median {median} s, "
             f"first {first} s, last {last} s; left the origin: {megabytes(result.origin_sent)} MB"
         )
 
@@ -79,7 +80,7 @@ class StormView:
 
 def table_of(report: "StormReport") -> Table:
     """Return a table with a line per host, and what all of them took."""
-    settings, names = report.settings, list(report.storms)
+    settings, storms, names = report.settings, report.storms, list(report.storms)
     table = Table(
         title=f"{settings.hosts} hosts boot at once, links of {settings.rate}: seconds",
         caption=f"busy: other traffic takes {settings.busy_share:.0%} of its link, both ways",
@@ -91,15 +92,10 @@ def table_of(report: "StormReport") -> Table:
         cells = [seconds(host.boot_s[name]) for name in names]
         table.add_row(f"{host.name} (busy)" if host.is_busy else host.name, *cells)
     table.add_section()
-    storms = report.storms
-    table.add_row("median", *(seconds(report.median_s(name)) for name in names))
+    table.add_row("median", *(seconds(storms[name].booted_median_s) for name in names))
     table.add_row("last", *(seconds(max(storms[name].booted_s, default=None)) for name in names))
     table.add_row("MB out of the origin", *(megabytes(storms[name].origin_sent) for name in names))
     return table
-
-
-def _median(times: Sequence[float]) -> float | None:
-    return times[len(times) // 2] if times else None
 
 
 def _hosts(progress: Progress, settings: EvaluationSettings) -> Table:

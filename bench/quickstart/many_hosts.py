@@ -7,7 +7,6 @@ processors can fill.
 
 import dataclasses
 import pathlib
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -94,11 +93,6 @@ class StormReport:
             )
             for name in names
         ]
-
-    def median_s(self, approach: str) -> float | None:
-        """Return the median boot time of the hosts that booted."""
-        times = self.storms[approach].booted_s
-        return statistics.median(times) if times else None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON types."""

@@ -57,10 +57,10 @@ def test_report_has_a_line_per_host_in_their_order(report: StormReport) -> None:
 
 
 def test_median_is_of_those_that_booted(report: StormReport) -> None:
-    assert report.median_s("non-cache") == 14.5
-    assert report.median_s("acstor") == 4.0
+    assert report.storms["non-cache"].booted_median_s == 14.5
+    assert report.storms["acstor"].booted_median_s == 4.0
     none = dataclasses.replace(report, storms={"acstor": storm("acstor", [None, None])})
-    assert none.median_s("acstor") is None
+    assert none.storms["acstor"].booted_median_s is None
     assert "-" in shown(none)
 
 
@@ -102,6 +102,12 @@ def test_documents_hold_everything(report: StormReport, tmp_path: pathlib.Path) 
     found = [StormResult.from_json(one) for one in document["storm"]["storms"]]
     assert [one.approach for one in found] == ["non-cache", "acstor"]
     assert "hosts boot at once" in paths[1].read_text()
+
+
+def test_end_of_a_storm_tells_the_median_that_the_table_has() -> None:
+    output = io.StringIO()
+    StormView(Console(file=output, width=100)).storm_over(storm("acstor", [1.0, 2.0]), None)
+    assert "median 1.5 s" in output.getvalue()
 
 
 def test_watching_without_a_terminal_tells_each_host_once() -> None:
