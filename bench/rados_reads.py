@@ -30,7 +30,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -67,12 +66,7 @@ class Cluster:
 
     def url(self, namespace: str) -> str:
         """Return an origin of ACStor in it."""
-        options = {
-            "conf": str(self.node.configuration),
-            "namespace": namespace,
-            "timeout": str(CALL_S),
-        }
-        return f"rados://admin@{POOL}?{urllib.parse.urlencode(options)}"
+        return self.node.origin_url(POOL, namespace=namespace, timeout=CALL_S)
 
     @contextlib.contextmanager
     def pool(self) -> Iterator[Any]:

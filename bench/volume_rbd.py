@@ -20,7 +20,6 @@ import json
 import pathlib
 import sys
 import tempfile
-import urllib.parse
 from collections.abc import Mapping, Sequence
 
 from bench import comparison, served_disk, volumes
@@ -52,12 +51,6 @@ SHAPES = {
 }
 RBD_TARGET = 1.0
 CALL_S = 30
-
-
-def origin_url(node: CephNode) -> str:
-    """Return the origin of ACStor in the cluster."""
-    options = {"conf": str(node.configuration), "timeout": str(CALL_S)}
-    return f"rados://admin@{POOL}?{urllib.parse.urlencode(options)}"
 
 
 class RbdDisk:
@@ -149,7 +142,9 @@ def main() -> int:
         disks = [RbdDisk(node, name) for name in RBD]
         for disk in disks:
             disk.fill()
-        _, servers = stack.enter_context(volumes.running_volumes(directory, origin_url(node)))
+        _, servers = stack.enter_context(
+            volumes.running_volumes(directory, node.origin_url(POOL, timeout=CALL_S))
+        )
         servers |= stack.enter_context(volumes.running_peers(directory))
         servers.pop(QCOW2)
         for what, shape in SHAPES.items():

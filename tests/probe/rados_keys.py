@@ -1,7 +1,5 @@
 """The keys of Ceph that the page for operators has them make."""
 
-import urllib.parse
-
 from acstor.origin.rados.location import NAMESPACE_DEFAULT
 from testbed import ceph_clients
 from testbed.ceph_clients import CONTROLLER, HOST, READER
@@ -22,13 +20,9 @@ def make(node: CephNode, namespace: str = NAMESPACE_DEFAULT, ref_pool: str = POO
 
 def url(node: CephNode, name: str, namespace: str = NAMESPACE_DEFAULT, ref_pool: str = POOL) -> str:
     """Return the URL that the page has one of its clients open a repository by."""
-    options = {
-        "conf": str(node.configuration),
-        "namespace": namespace,
-        "timeout": f"{RADOS_SECONDS:g}",
-    }
+    options: dict[str, str | float] = {"namespace": namespace, "timeout": f"{RADOS_SECONDS:g}"}
     if ref_pool != POOL:
         options["ref_pool"] = ref_pool
     if name != CONTROLLER:
         options["role"] = "host"
-    return f"rados://{name}.{namespace}@{POOL}?{urllib.parse.urlencode(options)}"
+    return node.origin_url(POOL, f"{name}.{namespace}", **options)
