@@ -140,6 +140,19 @@ impl AheadMemory {
         Some(bytes)
     }
 
+    /// Drops those of some chunks that nobody claims.
+    pub(crate) fn remove(&self, digests: &[Digest]) {
+        let mut state = self.state.lock();
+        for digest in digests {
+            if state.chunks.get(digest).is_some_and(|held| held.claims == 0)
+                && let Some(gone) = state.chunks.remove(digest)
+            {
+                state.bytes -= gone.bytes.len() as u64;
+            }
+        }
+        self.count.store(state.chunks.len(), Ordering::Relaxed);
+    }
+
     /// Drops what was left long ago.
     pub(crate) fn expire(&self) {
         let mut state = self.state.lock();
@@ -209,18 +222,31 @@ mod tests {
         assert_eq!((held(&memory), memory.bytes(), memory.room()), (vec![1], 30, 970));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn test_remove_leaves_what_is_claimed() {
+        let memory = AheadMemory::new(100);
+        (0..3).for_each(|number| insert(&memory, number));
+        assert!(memory.claim(&digest(1)));
+        memory.remove(&[digest(0), digest(1), digest(9)]);
+        assert_eq!((held(&memory), memory.bytes(), memory.room()), (vec![1, 2], 60, 70));
+        insert(&memory, 0);
+        insert(&memory, 3);
+        assert_eq!(held(&memory), [0, 1, 3], "what was left first goes, whatever was removed");
+    }
+
     proptest! {
         /// Whatever comes, is claimed and is left: no more is held than may be, what is claimed is there, and
         /// the books are right.
         #[test]
         fn proptest_claimed_chunks_stay_within_the_bound(
-            steps in prop::collection::vec((0u8..12, 0u8..4), 0..80),
+            steps in prop::collection::vec((0u8..12, 0u8..5), 0..80),
         ) {
             let memory = AheadMemory::new(100);
             let mut claims = [0u32; 12];
             for (number, what) in steps {
                 match what {
                     0 | 1 => insert(&memory, number),
+                    4 => memory.remove(&[digest(number)]),
                     2 => claims[number as usize] += u32::from(memory.claim(&digest(number))),
                     _ => {
                         memory.leave(&digest(number));

@@ -163,6 +163,7 @@ impl HostChunks {
     /// [`LocalError`] when the disk fails; some of the chunks may be gone.
     pub(crate) fn discard(&self, digests: &[Digest]) -> Result<Discarded, LocalError> {
         self.recent.remove(digests);
+        self.ahead.remove(digests);
         // What waits to be written would come after.
         self.inserter.flush(ROOM_TIMEOUT);
         let discarded = self.store.discard(digests)?;

@@ -1,6 +1,7 @@
 //! Chunks that are taken from a host for good, and what a host tells of those that it has.
 
 use acstor_types::Digest;
+use bytes::Bytes;
 
 use super::image::{Image, Shape};
 use super::world::{World, config};
@@ -35,6 +36,17 @@ async fn test_discarded_chunks_are_gone_from_disk_and_memory() {
     assert_eq!((discarded.dropped, discarded.busy), (2, 0));
     assert_eq!(host.path.count_here(&digests), 0, "the recent ones are gone, too");
     assert_eq!(held(&world, &image), [7]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn test_discarded_chunks_that_were_read_ahead_are_gone() {
+    let (world, image) = world();
+    let host = world.host("a");
+    let digests = [image.digest(3)];
+    host.path.sources.chunks.ahead.insert(digests[0], Bytes::from_static(b"its content"));
+    assert_eq!(host.path.count_here(&digests), 1);
+    assert_eq!(host.path.discard(&digests).unwrap().busy, 0);
+    assert_eq!(host.path.count_here(&digests), 0);
 }
 
 #[tokio::test(start_paused = true)]
