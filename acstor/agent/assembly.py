@@ -47,10 +47,12 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
         files = local_files.build(
             conf, links, preloading.kept_whole, metrics.set_local_files, metrics.note_local_file
         )
+    revocations = _revocations(conf, metrics)
     if files is not None:
         preloading.follow_local_files(files.state)
+        revocations.follow_local_files(files.state)
     return (
-        _revocations(conf, metrics),
+        revocations,
         *((links,) if links is not None else ()),
         working_sets,
         BootProfiles(f"{conf.state_path}/agent", conf.agent.working_set_interval),

@@ -16,7 +16,8 @@ class ProofState(enum.StrEnum):
     HELD = "held"
     """It still holds some: somebody reads them, or its disk fails."""
     ATTACHED = "attached"
-    """It has the image attached: instances there need it, and bring its chunks back."""
+    """It has the image attached, since instances there need it and bring its chunks back, or has its
+    local file."""
     UNREACHABLE = "unreachable"
     """It cannot be asked."""
     FAILED = "failed"
@@ -41,7 +42,7 @@ class PageAnswer:
     left: int
     """Chunks that it held afterwards; as many, where nothing was to be discarded."""
     attached: bool
-    """True if the host has the image attached."""
+    """True if the host has the image attached, or has a local file of it."""
 
     def to_answer(self) -> dict[str, object]:
         """Return the answer as a call carries it."""

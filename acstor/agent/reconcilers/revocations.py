@@ -57,6 +57,14 @@ class Revocations:
         self._next_page: dict[str, int] = {}  # image -> page, of what is not done
         self._done: dict[str, tuple[str, ...]] = {}  # image -> names of the pages
         self._problems: dict[str, str] = {}
+        self._local_file: Callable[[str], str | None] = lambda image_id: None
+
+    def follow_local_files(self, local_file: Callable[[str], str | None]) -> None:
+        """Have an image that has a local file here count as attached.
+
+        :param local_file: returns the state of an image's local file; None: there is none.
+        """
+        self._local_file = local_file
 
     # The reconciler
 
@@ -182,4 +190,6 @@ class Revocations:
         return told
 
     def _is_attached(self, image_id: str) -> bool:
+        if self._local_file(image_id) is not None:
+            return True
         return any(image["id"] == image_id for image in self._data_plane.call("image.list"))

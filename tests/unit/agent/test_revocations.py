@@ -140,6 +140,17 @@ def test_new_process_of_the_data_plane_or_agent_does_it_again(host: RevokingHost
     assert host.held == {SHARED}
 
 
+def test_local_file_of_the_image_is_no_absence(host: RevokingHost) -> None:
+    host.start()
+    host.revoke()
+    states: dict[str, str] = {IMAGE: "unlinking"}
+    host.reconciler.follow_local_files(states.get)
+    assert host.reconciler.drop(IMAGE, 0).attached
+    assert host.reconciler.check(IMAGE, None).attached
+    states.clear()
+    assert not host.reconciler.check(IMAGE, 0).attached
+
+
 def test_image_that_is_attached_is_done_when_it_is_attached_no_more(host: RevokingHost) -> None:
     host.start()
     host.attach()
