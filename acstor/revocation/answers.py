@@ -16,8 +16,8 @@ class ProofState(enum.StrEnum):
     HELD = "held"
     """It still holds some: somebody reads them, or its disk fails."""
     ATTACHED = "attached"
-    """It has the image attached, since instances there need it and bring its chunks back, or has its
-    local file."""
+    """It has the image attached, since instances there need it and bring its chunks back, or has a
+    local file of it."""
     UNREACHABLE = "unreachable"
     """It cannot be asked."""
     FAILED = "failed"
