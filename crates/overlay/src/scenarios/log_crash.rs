@@ -2,7 +2,8 @@
 //!
 //! After each crash the log must hold the state after some write that is not older than the last one
 //! that was synced.
-//! `OVERLAY_CRASH_SEED` repeats one run, `OVERLAY_CRASH_RUNS` sets how many there are.
+//! `OVERLAY_CRASH_SEED` repeats one run, `OVERLAY_CRASH_RUNS` sets how many there are; with both, a
+//! long check is run in parts.
 
 use std::sync::Arc;
 
@@ -29,13 +30,14 @@ const CONFIG: LogConfig =
     LogConfig { segment_bytes: 64 << 10, quota_bytes: 640 << 10, reserve_bytes: 0 };
 const VOLUME: DiskId = DiskId::from_bytes([3; 16]);
 
-/// Returns the seeds to run: the one of the environment, or `runs` of them.
+/// Returns the seeds to run: `runs` of them, or as many as the environment says, from its seed on; of
+/// a seed alone just that one.
 pub(crate) fn seeds(runs: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
-    match number("OVERLAY_CRASH_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("OVERLAY_CRASH_RUNS").unwrap_or(runs),
-    }
+    let (first, count) = (number("OVERLAY_CRASH_SEED"), number("OVERLAY_CRASH_RUNS"));
+    let count = count.unwrap_or(if first.is_some() { 1 } else { runs });
+    let first = first.unwrap_or(0);
+    first..first + count
 }
 
 struct Run {
