@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_host::{Connection, Host, HostError, VolumeSpec, Withdrawal, parse_what};
+use acstor_rados::RadosLogWriter;
 use acstor_readpath::{OriginSource, PreloadRequest, ReadPathError, encode_order};
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind};
 use pyo3::exceptions::PyValueError;
@@ -28,6 +29,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 #[pyclass(frozen, module = "acstor._dataplane")]
 pub(crate) struct DataPlane {
     host: Host,
+    /// Writes logs of volumes past Python, where the origin is in Ceph.
+    log_writer: Option<RadosLogWriter>,
 }
 
 pub(crate) fn exception(error: HostError) -> PyErr {
@@ -87,12 +90,12 @@ fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// The reader behind a Python object: its own where it is a native one.
-fn source_of(py: Python<'_>, object: Py<PyAny>) -> Arc<dyn OriginSource> {
+/// The reader behind a Python object, its own where it is a native one, and that one's writer.
+fn source_of(py: Python<'_>, object: Py<PyAny>) -> (Arc<dyn OriginSource>, Option<RadosLogWriter>) {
     if let Ok(native) = object.bind(py).cast::<RadosReader>() {
-        return native.get().source();
+        return (native.get().source(), Some(native.get().log_writer()));
     }
-    Arc::new(PythonOrigin::new(object))
+    (Arc::new(PythonOrigin::new(object)), None)
 }
 
 #[pymethods]
@@ -103,14 +106,17 @@ impl DataPlane {
         LogChannel::installed()
             .set_directives(&settings.log_directives)
             .map_err(|error| PyValueError::new_err(format!("log_directives: {error}")))?;
-        let origin = origin.map(|object| source_of(config.py(), object));
+        let (origin, log_writer) = match origin.map(|object| source_of(config.py(), object)) {
+            Some((source, writer)) => (Some(source), writer),
+            None => (None, None),
+        };
         if origin.is_some() == settings.origin_posix_root.is_some() {
             return Err(PyValueError::new_err(
                 "give either an origin object or origin_posix_root, not both",
             ));
         }
         let opened = config.py().detach(|| Host::open(settings, origin));
-        Ok(DataPlane { host: opened.map_err(exception)? })
+        Ok(DataPlane { host: opened.map_err(exception)?, log_writer })
     }
 
     fn start(
@@ -344,7 +350,7 @@ impl DataPlane {
         first: u64,
         origin: Py<PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (volume, sink) = (disk_id(volume)?, volumes::sink(origin));
+        let (volume, sink) = (disk_id(volume)?, volumes::sink(origin, self.log_writer.clone()));
         let sealed = py.detach(|| self.host.volume_seal(volume, epoch, first, &*sink));
         volumes::sealed(py, &sealed.map_err(exception)?)
     }
@@ -356,7 +362,7 @@ impl DataPlane {
         spec: &Bound<'_, PyAny>,
         origin: Py<PyAny>,
     ) -> PyResult<()> {
-        let (volume, sink) = (disk_id(volume)?, volumes::sink(origin));
+        let (volume, sink) = (disk_id(volume)?, volumes::sink(origin, self.log_writer.clone()));
         let spec: VolumeSpec = volumes::from_python("volume spec", spec)?;
         py.detach(|| self.host.volume_open(volume, &spec, sink)).map_err(exception)
     }

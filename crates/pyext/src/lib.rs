@@ -5,6 +5,7 @@
 mod data_plane;
 mod errors;
 mod log_channel;
+mod log_sink;
 mod mounts;
 mod python_origin;
 mod python_sink;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use acstor_rados::{RadosError, RadosPackReader, RadosSettings};
+use acstor_rados::{RadosError, RadosLogWriter, RadosPackReader, RadosSettings};
 use acstor_readpath::OriginSource;
 use bytes::BytesMut;
 use pyo3::buffer::PyBuffer;
@@ -24,6 +24,11 @@ impl RadosReader {
     /// The reader, to be read without Python.
     pub(crate) fn source(&self) -> Arc<dyn OriginSource> {
         self.0.clone()
+    }
+
+    /// The writer of volumes' logs to the same repository.
+    pub(crate) fn log_writer(&self) -> RadosLogWriter {
+        self.0.log_writer()
     }
 }
 

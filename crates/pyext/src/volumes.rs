@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use acstor_host::{Host, HostError};
 use acstor_overlay::{OriginSink, PushPoint, Sealed};
+use acstor_rados::RadosLogWriter;
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind, PackId};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,6 +16,7 @@ use pyo3::types::{PyAny, PyBytes, PyDict};
 use serde::de::DeserializeOwned;
 
 use crate::errors::raise;
+use crate::log_sink::{DirectPut, LogSink};
 use crate::python_sink::PythonSink;
 
 /// Reads a Python value by way of JSON, which is all that it may consist of.
@@ -27,9 +29,11 @@ pub(crate) fn from_python<T: DeserializeOwned>(
     serde_json::from_str(&text).map_err(|error| PyValueError::new_err(format!("{what}: {error}")))
 }
 
-/// Wraps the origin that a volume's log goes to.
-pub(crate) fn sink(origin: Py<PyAny>) -> Arc<dyn OriginSink> {
-    Arc::new(PythonSink::new(origin))
+/// Wraps the origin that a volume's log goes to; `direct` stores log objects past Python, where the origin is
+/// in Ceph.
+pub(crate) fn sink(origin: Py<PyAny>, direct: Option<RadosLogWriter>) -> Arc<dyn OriginSink> {
+    let direct = direct.map(|writer| Box::new(writer) as Box<dyn DirectPut>);
+    Arc::new(LogSink::new(PythonSink::new(origin), direct))
 }
 
 /// Takes the ownership of a listening socket.
@@ -66,7 +70,7 @@ pub(crate) fn seal_volume_log<'py>(
     let id: DiskId = volume
         .parse()
         .map_err(|error| raise(ErrorKind::Invalid, format!("{volume:?}: {error}")))?;
-    let sink = sink(origin);
+    let sink = sink(origin, None);
     let end = py.detach(|| acstor_overlay::seal(&*sink, id, epoch, first));
     sealed(py, &end.map_err(|error| raise(error.kind(), error))?)
 }

@@ -1,7 +1,7 @@
 //! The head of an object: what says whether it is there, and where its bytes are.
 //!
 //! Layout, history and rules: `doc/source/reference/formats/rados.rst`. Heads are written by Python
-//! (`acstor/origin/rados/head.py`).
+//! (`acstor/origin/rados/head.py`), those of log objects by [`crate::RadosLogWriter`].
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! The origin in Ceph RADOS, read through librados without Python.
+//! The origin in Ceph RADOS, through librados without Python.
 //!
 //! A [`RadosPackReader`] is to the read path what the reader of a directory is. Layout of the objects:
-//! `doc/source/reference/formats/rados.rst`. Everything but these reads is Python's
-//! (`acstor/origin/rados`): writes, listings, refs, the doorbell.
+//! `doc/source/reference/formats/rados.rst`. Everything but these reads, and the writes of volumes' logs
+//! ([`RadosLogWriter`]), is Python's (`acstor/origin/rados`): other writes, listings, refs, the doorbell.
 //!
 //! One read: `pack_reader` names the object, `object_reader` finds its head (remembered in
 //! `known_heads`) and cuts the range into pieces (`layout`), `client` has the connection, and `binding`
@@ -20,11 +20,13 @@ mod fake;
 mod head;
 mod known_heads;
 mod layout;
+mod log_writer;
 mod object_reader;
 mod pack_reader;
 mod settings;
 
 pub use error::RadosError;
 pub use head::{HEAD_LEN, HEAD_VERSION, Head, HeadKind, Nonce};
+pub use log_writer::RadosLogWriter;
 pub use pack_reader::RadosPackReader;
 pub use settings::RadosSettings;

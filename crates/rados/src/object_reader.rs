@@ -1,14 +1,16 @@
 //! Reads of objects: head, then bytes.
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
 
-use crate::binding::{Errno, Functions};
+use crate::binding::Errno;
 use crate::client::Client;
 use crate::destination::Destination;
 use crate::known_heads::{KnownHead, KnownHeads};
 use crate::layout::{Class, Piece, Role, classes_of, namespace_of, pieces_of};
 use crate::settings::c_string;
-use crate::{HEAD_LEN, Head, HeadKind, RadosError, RadosSettings};
+use crate::{HEAD_LEN, Head, HeadKind, RadosError};
 
 /// Bytes up to which a first read brings the head along with the content.
 const SMALL_READ_BYTES: u64 = 128 << 10;
@@ -19,7 +21,7 @@ const STRIPES_AT_ONCE: usize = 8;
 /// Objects of one repository.
 #[derive(Debug)]
 pub(crate) struct ObjectReader {
-    client: Client,
+    client: Arc<Client>,
     repository: String,
     heads: KnownHeads,
 }
@@ -35,23 +37,9 @@ enum Found {
 }
 
 impl ObjectReader {
-    /// Reads from the cluster of `settings`; it is connected to at the first read.
-    ///
-    /// # Errors
-    /// [`RadosError::ZeroByte`].
-    pub(crate) fn new(
-        functions: &'static Functions,
-        settings: &RadosSettings,
-    ) -> Result<ObjectReader, RadosError> {
-        Ok(ObjectReader {
-            client: Client::new(functions, settings)?,
-            repository: settings.namespace.clone(),
-            heads: KnownHeads::default(),
-        })
-    }
-
-    pub(crate) fn close(&self) {
-        self.client.close();
+    /// Reads through a client, which may have others, in a repository.
+    pub(crate) fn new(client: Arc<Client>, repository: &str) -> ObjectReader {
+        ObjectReader { client, repository: repository.to_owned(), heads: KnownHeads::default() }
     }
 
     /// Fills `into` with the bytes of an object from `offset` on, as far as that reaches; returns their

@@ -1,14 +1,17 @@
 //! The origin of the read path.
 
+use std::sync::Arc;
+
 use acstor_readpath::{OriginError, OriginRange, OriginSource};
 use acstor_types::{Digest, PackId};
 use bytes::BytesMut;
 
 use crate::binding::{Functions, load};
+use crate::client::Client;
 use crate::destination::Destination;
 use crate::layout::key_of;
 use crate::object_reader::ObjectReader;
-use crate::{RadosError, RadosSettings};
+use crate::{RadosError, RadosLogWriter, RadosSettings};
 
 /// Reads packs, manifests and lists of moved chunks from a cluster.
 ///
@@ -16,6 +19,8 @@ use crate::{RadosError, RadosSettings};
 /// is away keeps no host from starting.
 #[derive(Debug)]
 pub struct RadosPackReader {
+    client: Arc<Client>,
+    repository: String,
     objects: ObjectReader,
 }
 
@@ -32,7 +37,10 @@ impl RadosPackReader {
         functions: &'static Functions,
         settings: &RadosSettings,
     ) -> Result<RadosPackReader, RadosError> {
-        Ok(RadosPackReader { objects: ObjectReader::new(functions, settings)? })
+        let client = Arc::new(Client::new(functions, settings)?);
+        let repository = settings.namespace.clone();
+        let objects = ObjectReader::new(client.clone(), &repository);
+        Ok(RadosPackReader { client, repository, objects })
     }
 
     /// Fills `buffer` with the bytes of the object of a key, as far as that reaches; returns their number.
@@ -48,9 +56,14 @@ impl RadosPackReader {
         self.objects.read(key, offset, &mut Destination::new([buffer]))
     }
 
-    /// Ends the connection, when the reads that are under way have ended. Later reads fail.
+    /// Returns a writer of logs to the same repository, over the same connection.
+    pub fn log_writer(&self) -> RadosLogWriter {
+        RadosLogWriter::new(self.client.clone(), &self.repository)
+    }
+
+    /// Ends the connection, when the calls that are under way have ended. Later ones fail, of writers too.
     pub fn close(&self) {
-        self.objects.close();
+        self.client.close();
     }
 
     fn fill(

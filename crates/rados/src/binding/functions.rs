@@ -60,6 +60,12 @@ functions! {
     destroy_context: unsafe extern "C" fn(Handle) = c"rados_ioctx_destroy";
     create_completion: unsafe extern "C" fn(*mut c_void, Option<Callback>, *mut Handle) -> c_int
         = c"rados_aio_create_completion2";
+    create_write: unsafe extern "C" fn() -> Handle = c"rados_create_write_op";
+    write_create: unsafe extern "C" fn(Handle, c_int, *const c_char) = c"rados_write_op_create";
+    write_full: unsafe extern "C" fn(Handle, *const c_char, usize) = c"rados_write_op_write_full";
+    operate_write: unsafe extern "C" fn(Handle, Handle, *const c_char, *mut i64, c_int) -> c_int
+        = c"rados_write_op_operate";
+    release_write: unsafe extern "C" fn(Handle) = c"rados_release_write_op";
     read: unsafe extern "C" fn(Handle, *const c_char, Handle, *mut c_char, usize, u64) -> c_int
         = c"rados_aio_read";
     wait: unsafe extern "C" fn(Handle) -> c_int = c"rados_aio_wait_for_complete";

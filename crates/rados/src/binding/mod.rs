@@ -1,4 +1,4 @@
-//! librados' C interface, as far as reading needs it, and safe types around it.
+//! librados' C interface, as far as it is needed here, and safe types around it.
 //!
 //! The only place of this crate where something is `unsafe`. What the types guarantee: a handle is
 //! used between its making and its end only, a connection outlives everything that was opened on it,
@@ -8,6 +8,7 @@ mod connection;
 mod functions;
 mod namespace;
 mod pending_read;
+mod write_operation;
 
 pub(crate) use connection::Connection;
 #[cfg(test)]

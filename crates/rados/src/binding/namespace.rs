@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::Errno;
 use super::connection::Connection;
 use super::functions::{Functions, Handle};
 use super::pending_read::PendingRead;
+use super::write_operation::WriteOperation;
 
 /// An I/O context of librados. Namespace and pool are set once, before anybody else has it.
 #[derive(Debug)]
@@ -50,6 +52,15 @@ impl Namespace {
         buffer: BytesMut,
     ) -> PendingRead {
         PendingRead::start(self.clone(), name, offset, buffer)
+    }
+
+    /// Makes an object of these bytes, in one operation that fails where there is one; waits for as long as
+    /// the options of the connection say.
+    ///
+    /// # Errors
+    /// [`Errno`] of librados, `EEXIST` where there is one. After any other one it may have been made.
+    pub(crate) fn create(&self, name: &CStr, content: &[u8]) -> Result<(), Errno> {
+        WriteOperation::new(self.functions())?.create(content).operate(self, name)
     }
 
     pub(super) fn functions(&self) -> &'static Functions {

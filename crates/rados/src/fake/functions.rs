@@ -19,6 +19,11 @@ pub(crate) static FUNCTIONS: Functions = Functions {
     set_namespace,
     destroy_context,
     create_completion,
+    create_write,
+    write_create,
+    write_full,
+    operate_write,
+    release_write,
     read,
     wait,
     result,
@@ -205,6 +210,56 @@ unsafe extern "C" fn read(
     let asked = Asked { namespace: context.namespace.clone(), name, offset, len };
     context.cluster.read(&context.pool, asked, completion);
     0
+}
+
+/// A write operation, as far as it is used.
+#[derive(Default)]
+struct WriteOperation {
+    is_exclusive: bool,
+    content: Option<Vec<u8>>,
+}
+
+unsafe extern "C" fn create_write() -> Handle {
+    Box::into_raw(Box::<WriteOperation>::default()).cast()
+}
+
+unsafe fn write_operation<'a>(handle: Handle) -> &'a mut WriteOperation {
+    // SAFETY: of `create_write`, not released, and used by one thread.
+    unsafe { &mut *handle.cast() }
+}
+
+unsafe extern "C" fn write_create(handle: Handle, exclusive: c_int, category: *const c_char) {
+    assert!(category.is_null());
+    // SAFETY: as of `write_operation`.
+    unsafe { write_operation(handle) }.is_exclusive = exclusive == 1;
+}
+
+unsafe extern "C" fn write_full(handle: Handle, memory: *const c_char, len: usize) {
+    // SAFETY: there are as many bytes as are told.
+    let content = unsafe { std::slice::from_raw_parts(memory.cast::<u8>(), len) };
+    // SAFETY: as of `write_operation`.
+    unsafe { write_operation(handle) }.content = Some(content.to_vec());
+}
+
+unsafe extern "C" fn operate_write(
+    handle: Handle,
+    context: Handle,
+    name: *const c_char,
+    time: *mut i64,
+    flags: c_int,
+) -> c_int {
+    assert!(time.is_null() && flags == 0);
+    // SAFETY: as of `write_operation`; of `create_context`, and not destroyed; as of `text`.
+    let (operation, context, name) =
+        unsafe { (write_operation(handle), &*context.cast::<Context>(), text(name)) };
+    assert!(operation.is_exclusive, "an object that is there would be replaced");
+    let place = (context.pool.clone(), context.namespace.clone(), name);
+    context.cluster.create(place, context.id, operation.content.take().unwrap())
+}
+
+unsafe extern "C" fn release_write(handle: Handle) {
+    // SAFETY: of `create_write`, and released once.
+    drop(unsafe { Box::from_raw(handle.cast::<WriteOperation>()) });
 }
 
 unsafe extern "C" fn wait(handle: Handle) -> c_int {

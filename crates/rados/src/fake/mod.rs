@@ -36,6 +36,15 @@ pub(crate) enum Fault {
     Short(usize),
 }
 
+/// Outcome of one write that is no answer of a healthy cluster; errors are negative.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WriteFault {
+    /// Nothing is done.
+    Refused(i32),
+    /// It is done, and that is not told.
+    Lost(i32),
+}
+
 /// A read that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
@@ -60,6 +69,8 @@ pub(crate) struct State {
     last_pool: i64,
     /// Of the next reads, in their order; then all are well.
     pub(crate) faults: VecDeque<Option<Fault>>,
+    /// Of the next writes, in their order; then all are well.
+    pub(crate) write_faults: VecDeque<WriteFault>,
     /// Error of connecting, negative.
     pub(crate) connect_error: i32,
     /// Error of opening a pool, negative.
@@ -146,6 +157,37 @@ impl FakeCluster {
         let pool = if role == Role::Heads { POOL } else { STRIPE_POOL };
         let namespace = namespace_of(REPOSITORY, role, class, key);
         self.state().objects.insert((pool.to_owned(), namespace, name.to_owned()), content);
+    }
+
+    /// The bytes of a RADOS object.
+    pub(crate) fn stored(
+        &self,
+        role: Role,
+        class: Class,
+        key: &str,
+        name: &str,
+    ) -> Option<Vec<u8>> {
+        let pool = if role == Role::Heads { POOL } else { STRIPE_POOL };
+        let namespace = namespace_of(REPOSITORY, role, class, key);
+        let place = (pool.to_owned(), namespace, name.to_owned());
+        self.state().objects.get(&place).cloned()
+    }
+
+    /// Makes a RADOS object in the pool of an id where there is none; returns 0 or an error.
+    fn create(&self, place: (String, String, String), pool: i64, content: Vec<u8>) -> i32 {
+        let mut state = self.state();
+        let fault = state.write_faults.pop_front();
+        if let Some(WriteFault::Refused(code)) = fault {
+            return code;
+        }
+        if state.pools.get(&place.0) != Some(&pool) {
+            return -libc::ENOENT;
+        }
+        if state.objects.contains_key(&place) {
+            return -libc::EEXIST;
+        }
+        state.objects.insert(place, content);
+        if let Some(WriteFault::Lost(code)) = fault { code } else { 0 }
     }
 
     pub(crate) fn remove(&self, role: Role, class: Class, key: &str, name: &str) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use acstor_types::ErrorKind;
 
 use super::*;
-use crate::Nonce;
 use crate::fake::{FUNCTIONS, FakeCluster, Fault, POOL, STRIPE_POOL, stripe_name};
+use crate::{Nonce, RadosSettings};
 
 const KEY: &str = "packs/aa/x";
 const STRIPE: u32 = 1000;
@@ -16,8 +16,13 @@ fn content(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
+fn open(settings: &RadosSettings) -> Result<ObjectReader, RadosError> {
+    let client = Client::new(&FUNCTIONS, settings)?;
+    Ok(ObjectReader::new(Arc::new(client), &settings.namespace))
+}
+
 fn opened(cluster: &Arc<FakeCluster>) -> ObjectReader {
-    ObjectReader::new(&FUNCTIONS, &cluster.settings()).unwrap()
+    open(&cluster.settings()).unwrap()
 }
 
 /// Reads a range into one buffer.
@@ -295,15 +300,15 @@ fn test_connection_is_made_at_the_first_read_and_again_after_a_failure() {
 fn test_lacking_pool_configuration_and_texts_are_told() {
     let cluster = FakeCluster::new();
     let settings = RadosSettings { pool: "none".into(), ..cluster.settings() };
-    let error = kind_and_text(&ObjectReader::new(&FUNCTIONS, &settings).unwrap());
+    let error = kind_and_text(&open(&settings).unwrap());
     assert_eq!(error.0, ErrorKind::Invalid);
     assert!(error.1.contains("pool none") && error.1.contains("make the pool"), "{}", error.1);
     let settings = RadosSettings { conf: "/none".into(), ..cluster.settings() };
-    let error = kind_and_text(&ObjectReader::new(&FUNCTIONS, &settings).unwrap());
+    let error = kind_and_text(&open(&settings).unwrap());
     assert_eq!(error.0, ErrorKind::Invalid);
     assert!(error.1.contains("/none"), "{}", error.1);
     let settings = RadosSettings { pool: "a\0b".into(), ..cluster.settings() };
-    let error = ObjectReader::new(&FUNCTIONS, &settings).unwrap_err();
+    let error = open(&settings).unwrap_err();
     assert_eq!(error, RadosError::ZeroByte { what: "name of a pool" });
 }
 
@@ -321,12 +326,12 @@ fn test_closed_reader_lets_reads_end_and_begins_none() {
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read(&reader, KEY, 0, 10));
         cluster.wait_held(1);
-        reader.close();
+        reader.client.close();
         assert_eq!(cluster.state().open.connections, 1, "it is in use");
         cluster.end_held(None);
         assert_eq!(reading.join().unwrap().unwrap(), b"0123456789");
     });
     assert_eq!(cluster.state().open, crate::fake::Open::default());
     assert_eq!(read(&reader, KEY, 0, 10).unwrap_err(), RadosError::Closed);
-    reader.close();
+    reader.client.close();
 }
