@@ -8,6 +8,7 @@ from acstor.conf import (
     agent,
     ceilometer,
     coordination,
+    database,
     dataplane,
     default,
     gc,
@@ -48,6 +49,7 @@ MODULES: tuple[ModuleType, ...] = (
     registrar,
     glance,
     gc,
+    database,
 )
 
 

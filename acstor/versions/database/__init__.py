@@ -1,0 +1,1 @@
+"""Database of versions: index, schedules, tasks, leases, defaults (RFD 37)."""

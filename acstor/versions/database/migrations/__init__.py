@@ -1,0 +1,1 @@
+"""Revisions of the tables: alembic runs them in their order."""

@@ -1,0 +1,1 @@
+"""One module for each revision; a module that was released never changes."""
