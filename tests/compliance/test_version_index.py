@@ -319,7 +319,7 @@ def test_change_between_reading_and_writing_is_seen(
                 index.put(IndexedVersion.of(version_id(1), changed))
             index.put(version)
 
-    found = index_refresh.refresh(Overtaken(index), origin, version_id(1))  # type: ignore[arg-type]
+    found = index_refresh.refresh(Overtaken(index), origin, version_id(1))
     assert found is not None
     assert found.name == "new"
     assert contents(index) == [found]
@@ -331,6 +331,6 @@ def test_rebuild_that_is_interrupted_is_repeated(index: VersionIndex, store: Ver
         store.publish(version_id(number), committed())
     fault = CallFault("put", lambda: exception.UnavailableError("away"), call=3)
     with pytest.raises(exception.UnavailableError):
-        index_refresh.rebuild(FaultyCalls(index, fault), origin)  # type: ignore[arg-type]
+        index_refresh.rebuild(FaultyCalls(index, fault), origin)
     assert len(contents(index)) == 2
     assert index_refresh.rebuild(index, origin).written == 2

@@ -353,7 +353,7 @@ def _task(row: Row[Any]) -> Task:
         bytes_done=row.bytes_done,
         bytes_total=row.bytes_total,
         result=json_text.decode_object(row.result, what) if row.result else None,
-        error=error and TaskError(error["code"], error["message"], error["hint"]),
+        error=None if error is None else TaskError(**error),
         is_cancelled=row.is_cancelled,
         created_at=from_ms(row.created_at),
         updated_at=from_ms(row.updated_at),

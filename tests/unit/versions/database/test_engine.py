@@ -23,7 +23,11 @@ def database(tmp_path: pathlib.Path) -> FaultyDatabase:
 
 
 def answer(database: Database) -> int:
-    return int(database.write(lambda one: one.execute(sqlalchemy.select(42)).scalar_one()))
+    return int(
+        database.write(
+            lambda one: one.execute(sqlalchemy.select(sqlalchemy.literal(42))).scalar_one()
+        )
+    )
 
 
 @pytest.mark.parametrize("error", [DEADLOCK, LOST])
