@@ -1,0 +1,1 @@
+"""Other services as flows need them: narrow interfaces, with what implements each."""
