@@ -1,0 +1,1 @@
+"""Versions that are taken at events of a server's life, where somebody asked for them."""

@@ -1,0 +1,138 @@
+"""Notifications of Nova that become tasks."""
+
+import pathlib
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from acstor import exception
+from acstor.repository.versions.record import Trigger
+from acstor.versions.database.opening import Stores, stores_of
+from acstor.versions.database.project_settings import ProjectDefaults
+from acstor.versions.database.tasks import TaskKind, TaskQuery
+from acstor.versions.lifecycle.server_events import EVENTS, ServerEvents, event_of
+from acstor.versions.retention import Policy
+from tests.compliance.databases import DATABASES, new_clock
+
+SERVER, IMAGE = (str(uuid.UUID(int=number)) for number in (70, 80))
+
+
+def payload(**fields: Any) -> dict[str, Any]:
+    known = {
+        "uuid": SERVER,
+        "tenant_id": "p1",
+        "host": "Compute-1",
+        "image_uuid": IMAGE,
+        "request_id": "req-1",
+        "metadata": {"acstor:version_on": "shutdown", "acstor:version_keep": "last=3"},
+        "flavor": {"nova_object.data": {"extra_specs": {}}},
+    }
+    return {"nova_object.name": "x", "nova_object.data": {**known, **fields}}
+
+
+class Glance:
+    def __init__(self) -> None:
+        self.properties: Mapping[str, str] = {}
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+
+    def __call__(self, image_id: str) -> Mapping[str, str]:
+        self.asked.append(image_id)
+        if self.error is not None:
+            raise self.error
+        return self.properties
+
+
+@pytest.fixture
+def stores(tmp_path: pathlib.Path) -> Stores:
+    return stores_of(DATABASES["memory"](tmp_path, new_clock()))
+
+
+@pytest.fixture
+def glance() -> Glance:
+    return Glance()
+
+
+@pytest.fixture
+def events(stores: Stores, glance: Glance) -> ServerEvents:
+    return ServerEvents(stores, glance)
+
+
+def tasks(stores: Stores) -> list[Mapping[str, Any]]:
+    return [task.parameters for task in stores.tasks.page(TaskQuery())]
+
+
+def test_stopped_server_that_asks_has_a_version(
+    events: ServerEvents, stores: Stores, glance: Glance
+) -> None:
+    events.hear("instance.power_off.end", payload())
+    (task,) = stores.tasks.page(TaskQuery())
+    assert (task.kind, task.resource, task.project) == (
+        TaskKind.CREATE,
+        f"server/{SERVER}",
+        "p1",
+    )
+    assert task.parameters["trigger"] == "shutdown"
+    assert (task.parameters["host"], task.parameters["base_image"]) == ("compute-1", IMAGE)
+    assert task.parameters["keep"] == {"last": 3}
+    assert glance.asked == []
+
+
+def test_notification_that_comes_twice_makes_one(events: ServerEvents, stores: Stores) -> None:
+    for request in ("req-1", "req-1", "req-2"):
+        events.hear("instance.power_off.end", payload(request_id=request))
+    assert len(tasks(stores)) == 2
+
+
+def test_nobody_asked_and_nothing_is_taken(events: ServerEvents, stores: Stores) -> None:
+    for event in EVENTS:
+        events.hear(event, payload(metadata={}))
+    assert tasks(stores) == []
+
+
+def test_image_and_project_are_asked_last(
+    events: ServerEvents, stores: Stores, glance: Glance
+) -> None:
+    stores.defaults.put("p1", ProjectDefaults(frozenset({Trigger.RESIZE}), Policy(daily=1)))
+    glance.properties = {"acstor_version_keep": "weekly=2"}
+    events.hear("instance.resize.start", payload(metadata={}))
+    (task,) = tasks(stores)
+    assert (task["trigger"], task["keep"]) == ("resize", {"weekly": 2})
+    assert glance.asked == [IMAGE]
+
+
+def test_flavor_asks_too(events: ServerEvents, stores: Stores) -> None:
+    specs = {"acstor:version_on": "delete", "acstor:version_keep": "none"}
+    flavor = {"nova_object.data": {"extra_specs": specs}}
+    events.hear("instance.delete.start", payload(metadata={}, flavor=flavor))
+    (task,) = tasks(stores)
+    assert (task["trigger"], task["keep"]) == ("delete", {})
+
+
+def test_service_that_is_away_ends_nothing(
+    events: ServerEvents, stores: Stores, glance: Glance
+) -> None:
+    glance.error = exception.UnavailableError("away")
+    events.hear("instance.resize.start", payload(metadata={}))
+    assert tasks(stores) == []
+    glance.error = KeyError("odd")
+    events.hear("instance.resize.start", payload(metadata={}))
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        None,
+        5,
+        {},
+        {"nova_object.data": 5},
+        payload(uuid="x"),
+        payload(host=None),
+        payload(tenant_id=5),
+    ],
+)
+def test_nonsense_tells_of_nothing(nonsense: object) -> None:
+    assert event_of("instance.power_off.end", nonsense) is None
+    assert event_of("instance.create.end", payload()) is None
