@@ -1,6 +1,7 @@
 """Commands on the database of versions: ``acstor database ...``, ``acstor version index ...``."""
 
 import argparse
+import contextlib
 from typing import Any
 
 from cliff import command, show
@@ -13,15 +14,21 @@ Row = tuple[tuple[str, ...], tuple[Any, ...]]
 class UpgradeDatabase(command.Command):
     """Make the tables of [database] connection, or those that a newer release added.
 
-    It may be repeated. Services of the release before go on meanwhile.
+    So are those of [worker] flow_connection, where that is set. It may be repeated. Services of the
+    release before go on meanwhile.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Upgrade."""
         del parsed_args
         from acstor.versions.database import opening, schema
+        from acstor.versions.worker import assembly
 
-        schema.upgrade(opening.open_database(repository_access.configuration(self.app)))
+        conf = repository_access.configuration(self.app)
+        schema.upgrade(opening.open_database(conf))
+        if conf.worker.flow_connection:
+            with contextlib.closing(assembly.open_books(conf)) as books:
+                books.upgrade()
 
 
 class ShowDatabase(show.ShowOne):

@@ -19,7 +19,7 @@ from acstor.conf.types import ByteSize, Choices, PowerOfTwo
 LOG = logging.getLogger(__name__)
 
 DEFAULT_FILE = config_files.DEFAULT_FILE
-_WITH_SECRETS = frozenset({"acstor-agent", "acstor-policy", "acstor-registrar"})
+_WITH_SECRETS = frozenset({"acstor-agent", "acstor-policy", "acstor-registrar", "acstor-worker"})
 """Programs that need what a file of passwords may have."""
 SOCKET_PATH_MAX = 107
 """Longest path of a unix socket on Linux, bytes (unix(7))."""
@@ -245,7 +245,7 @@ def _check_tls(conf: cfg.ConfigOpts) -> None:
 
 
 def _check_metrics(conf: cfg.ConfigOpts) -> None:
-    for group in ("agent", "policy", "registrar"):
+    for group in ("agent", "policy", "registrar", "worker"):
         options = conf[group]
         for name in ("metrics_key_file", "metrics_ca_file"):
             _require(

@@ -26,6 +26,7 @@ from acstor.conf import (
     rpc,
     store,
     volumes,
+    worker,
 )
 
 MODULES: tuple[ModuleType, ...] = (
@@ -50,6 +51,7 @@ MODULES: tuple[ModuleType, ...] = (
     glance,
     gc,
     database,
+    worker,
 )
 
 

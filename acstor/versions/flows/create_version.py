@@ -1,0 +1,360 @@
+"""Taking versions of the disks of a server, or of a volume, of one moment.
+
+The host captures them and stores them in the origin; here it is found, asked, and waited for. What
+is undone where that fails: the capture on its host, records of versions that are captured only, and
+versions that were committed already, since nobody was told of them.
+"""
+
+import string
+from typing import Any
+
+from acstor import exception
+from acstor.repository.versions import version_refs
+from acstor.repository.versions.locks import parse_time
+from acstor.repository.versions.record import Trigger
+from acstor.repository.versions.states import RESTORABLE, VersionState
+from acstor.repository.volumes import record_refs
+from acstor.versions.database.schedule_store import TargetKind
+from acstor.versions.database.tasks import NewTask, Progress, TaskKind
+from acstor.versions.database.version_index import (
+    Filter,
+    Operator,
+    SortKey,
+    VersionField,
+    VersionQuery,
+)
+from acstor.versions.flows.step import Step
+from acstor.versions.flows.work import Work
+from acstor.versions.services.captures import (
+    LOST,
+    READ,
+    CaptureOrder,
+    CaptureProgress,
+    CaptureState,
+)
+
+POLL_SECONDS = 2.0
+"""Seconds between two questions to a host."""
+SILENCE_SECONDS = 600.0
+"""Seconds for which a host may be silent before its capture is given up: it may restart."""
+READ_SECONDS = 3600.0
+"""Seconds that reading the disks may take, where the request says nothing else."""
+UNDO_SECONDS = 60.0
+"""Seconds for which a host is asked to forget a capture that is given up."""
+PARENTS_MAX = 256
+"""Newest versions of an owner that are looked through for the parent of each disk."""
+BUSES = ("vd", "sd", "hd", "xvd")
+"""Beginnings of the names of disks, which a letter ends."""
+NO_DISK = frozenset({"SHELVED_OFFLOADED", "BUILD", "DELETED", "SOFT_DELETED", "ERROR"})
+"""Statuses of servers of which no host has disks, or none that are whole."""
+
+
+class _NoHostError(exception.UnsupportedError):
+    """A server whose disks are on no host."""
+
+    code = "acstor.server.without_host"
+    default_hint = "unshelve or start it, then ask again"
+
+
+class Locate(Step):
+    """Find the host, the parents, and the base image."""
+
+    step = "locate"
+
+    def act(self, work: Work) -> dict[str, Any]:
+        """Return where to ask for what."""
+        owner = str(work.parameters["owner"])
+        if TargetKind(work.parameters["kind"]) is TargetKind.VOLUME:
+            found = _locate_volume(work, owner)
+        else:
+            found = _locate_server(work, owner)
+        return {**found, "parents": _parents(work, owner)}
+
+
+class Capture(Step):
+    """Have the host capture the disks."""
+
+    step = "capture"
+    share = 0.1
+
+    def act(self, work: Work) -> dict[str, Any]:
+        """Return the versions by device, once the moment is over."""
+        place = work.result_of(Locate.step)
+        captures = work.services.captures
+        work.fence()
+        order = order_of(work, place)
+        begun = _patiently(work, lambda: captures.start(place["host"], order, work.epoch))
+        found = _until(work, place["host"], begun, READ | LOST)
+        return {
+            "versions": dict(found.versions),
+            "left_out": dict(found.left_out),
+            "consistency": found.consistency,
+        }
+
+    def undo(self, work: Work) -> None:
+        """Have the host give it up, and remove what is in the origin of it."""
+        place = work.result_of(Locate.step)
+        if place is None:
+            return
+        made = set((work.result_of(self.step) or {}).get("versions", {}).values())
+        try:
+            _give_up(work, place["host"])
+        except exception.AcstorError as error:
+            work.note(f"host {place['host']} keeps a capture: {exception.one_line(error)}")
+            # It may have begun records that nobody has told of.
+            made |= set(possible_versions(work))
+        _remove_versions(work, made)
+
+
+class Commit(Step):
+    """Wait until the origin has all of it."""
+
+    step = "commit"
+    share = 0.5
+
+    def act(self, work: Work) -> dict[str, Any]:
+        """Return the ids of the versions, which are restore points now."""
+        host, task = work.result_of(Locate.step)["host"], work.task.id
+        captures = work.services.captures
+        begun = _patiently(work, lambda: captures.progress(host, task, work.epoch))
+        done = frozenset({CaptureState.COMMITTED}) | LOST
+        found = _until(work, host, begun, done)
+        return {"versions": sorted(found.versions.values())}
+
+
+class Index(Step):
+    """Have the lists show the versions."""
+
+    step = "index"
+    share = 0.9
+
+    def act(self, work: Work) -> dict[str, Any]:
+        """Return the ids of those that are there."""
+        found = []
+        for version_id in work.result_of(Commit.step)["versions"]:
+            row = work.refresh(version_id)
+            if row is None or row.state not in RESTORABLE:
+                raise exception.ConflictError(f"version {version_id} was deleted meanwhile")
+            found.append(version_id)
+        return {"versions": found}
+
+
+class Finish(Step):
+    """Have the host forget the capture, and retention look at the disks."""
+
+    step = "finish"
+    share = 0.95
+
+    def act(self, work: Work) -> dict[str, Any]:
+        """Return the result of the task."""
+        host = work.result_of(Locate.step)["host"]
+        try:
+            work.services.captures.discard(host, work.task.id, work.epoch)
+        except exception.FencedError:
+            raise
+        except exception.AcstorError as error:
+            # The versions are there. The host forgets it with its next restart, or is asked again.
+            work.note(f"host {host} keeps a capture: {exception.one_line(error)}")
+        _queue_expiry(work)
+        captured = work.result_of(Capture.step)
+        return {
+            "group_id": work.task.id,
+            "versions": work.result_of(Index.step)["versions"],
+            "left_out": captured["left_out"],
+            "consistency": captured["consistency"],
+        }
+
+
+def steps() -> list[Step]:
+    """Return the steps of the flow; taskflow's rows have this name."""
+    return [Locate(), Capture(), Commit(), Index(), Finish()]
+
+
+def order_of(work: Work, place: dict[str, Any]) -> CaptureOrder:
+    """Return the order for the host."""
+    wanted = work.parameters
+    expires_at = wanted.get("expires_at")
+    version = {
+        "project": work.task.project,
+        "trigger": Trigger(wanted.get("trigger", Trigger.MANUAL)).value,
+        "name": str(wanted.get("name", "")),
+        "schedule": wanted.get("schedule"),
+        "slot": wanted.get("slot"),
+        "expires_at": expires_at and parse_time(expires_at, "expires_at").isoformat(),
+        "labels": dict(wanted.get("labels") or {}),
+        "dedup_scope": None,
+    }
+    is_volume = TargetKind(wanted["kind"]) is TargetKind.VOLUME
+    return CaptureOrder(
+        task=work.task.id,
+        kind="volume" if is_volume else "instance",
+        owner=str(wanted["owner"]),
+        version=version,
+        parents=place["parents"],
+        base_image=place["base_image"],
+        consistency=str(wanted.get("consistency", "best")),
+        deadline_seconds=float(wanted.get("deadline_seconds", READ_SECONDS)),
+    )
+
+
+def _locate_server(work: Work, owner: str) -> dict[str, Any]:
+    if work.parameters.get("host"):
+        # Of a notification: Nova may have another host for it by now, or no such server any more.
+        return {
+            "host": str(work.parameters["host"]),
+            "base_image": work.parameters.get("base_image"),
+        }
+    server = _patiently(work, lambda: work.services.compute.find_server(owner))
+    if server is None or server.project != work.task.project:
+        raise exception.NotFoundError(f"server {owner} does not exist")
+    if server.host is None or server.status in NO_DISK:
+        raise _NoHostError(f"server {owner} is {server.status} and has its disks on no host")
+    return {"host": server.host, "base_image": server.image}
+
+
+def _locate_volume(work: Work, owner: str) -> dict[str, Any]:
+    volume = record_refs.find_volume(work.versions.repository.origin, owner)
+    if volume is None:
+        raise exception.NotFoundError(f"volume {owner} does not exist")
+    if volume.record.owner is None:
+        raise _NoHostError(
+            f"volume {owner} is open on no host",
+            hint="attach it, or take a snapshot of it in Cinder, which is a version",
+        )
+    return {"host": volume.record.owner, "base_image": None}
+
+
+def _parents(work: Work, owner: str) -> dict[str, str]:
+    """Return the newest restore point of each disk, by device."""
+    field = VersionField.SERVER
+    if TargetKind(work.parameters["kind"]) is TargetKind.VOLUME:
+        field = VersionField.VOLUME
+    query = VersionQuery(
+        project=work.task.project,
+        filters=(Filter(field, Operator.EQ, (owner,)),),
+        sort_key=SortKey.CREATED_AT,
+        limit=PARENTS_MAX,
+    )
+    found: dict[str, str] = {}
+    with work.interrupting():
+        rows = work.stores.versions.page(query)
+    for row in rows:
+        if row.is_restorable:
+            found.setdefault(row.disk.device, row.id)
+    return found
+
+
+def _patiently(work: Work, ask: Any) -> Any:
+    """Return an answer; a service that is away is asked again for a while.
+
+    :raises UnavailableError: when it stays away.
+    """
+    end = work.clock() + SILENCE_SECONDS
+    while True:
+        try:
+            return ask()
+        except exception.AcstorError as error:
+            if not error.is_transient or work.clock() >= end:
+                raise
+        work.wait(POLL_SECONDS)
+
+
+def _until(
+    work: Work, host: str, begun: CaptureProgress, ends: frozenset[CaptureState]
+) -> CaptureProgress:
+    """Wait until a capture is in one of some states.
+
+    :raises AcstorError: the reason for which it came to nothing.
+    """
+    found = begun
+    shown: set[str] = set()
+    while True:
+        work.report(Progress(bytes_done=found.done_bytes, bytes_total=found.total_bytes or None))
+        for version_id in set(found.versions.values()) - shown:
+            if work.refresh(version_id) is not None:
+                shown.add(version_id)
+        if found.failure is not None:
+            raise found.failure
+        if found.state in LOST:
+            raise exception.UnavailableError(f"host {host} gave the capture up")
+        if found.state in ends:
+            return found
+        work.wait(POLL_SECONDS)
+        found = _patiently(
+            work, lambda: work.services.captures.progress(host, work.task.id, work.epoch)
+        )
+
+
+def _give_up(work: Work, host: str) -> None:
+    """Have a host give the capture up and forget it.
+
+    :raises UnavailableError: when it does not answer, or does not end.
+    """
+    captures, task = work.services.captures, work.task.id
+    work.fence()
+    captures.abort(host, task, work.epoch)
+    end = work.clock() + UNDO_SECONDS
+    while not captures.discard(host, task, work.epoch):
+        if work.clock() >= end:
+            raise exception.DeadlineError(f"host {host} did not end a capture in {UNDO_SECONDS} s")
+        work.wait(POLL_SECONDS)
+
+
+def possible_versions(work: Work) -> list[str]:
+    """Return the ids that the versions of the task have, whatever the disks are called.
+
+    A host names each after the task and the disk, so that a repeated order makes them once.
+    """
+    if TargetKind(work.parameters["kind"]) is TargetKind.VOLUME:
+        return [work.name_of("disk ")]
+    letters = string.ascii_lowercase
+    return [work.name_of(f"disk {bus}{letter}") for bus in BUSES for letter in letters]
+
+
+def _remove_versions(work: Work, made: set[str]) -> None:
+    """Remove the versions that the capture has made, whatever became of them."""
+    with work.interrupting():
+        rows = work.stores.versions.page(
+            VersionQuery(
+                project=work.task.project,
+                filters=(Filter(VersionField.GROUP, Operator.EQ, (work.task.id,)),),
+            )
+        )
+    for version_id in sorted(made | {row.id for row in rows}):
+        _remove_version(work, version_id)
+
+
+def _remove_version(work: Work, version_id: str) -> None:
+    store = work.versions
+    version = version_refs.find_version(store.repository.origin, version_id)
+    if version is not None and version.record.group == work.task.id:
+        work.fence()
+        if version.record.state is VersionState.CAPTURED:
+            store.abandon(version_id)
+        elif version.record.is_restorable:
+            store.delete(version_id)
+    work.refresh(version_id)
+
+
+def _queue_expiry(work: Work) -> None:
+    """Queue what looks which versions of the owner are not needed any more."""
+    keep = work.parameters.get("keep")
+    if not keep:
+        return
+    wanted = work.parameters
+    new = NewTask(
+        id=work.name_of("expire"),
+        project=work.task.project,
+        kind=TaskKind.EXPIRE,
+        resource=work.task.resource,
+        parameters={
+            "kind": wanted["kind"],
+            "owner": wanted["owner"],
+            "keep": keep,
+            "timezone": wanted.get("timezone", "UTC"),
+            "schedule": wanted.get("schedule"),
+            "triggers": [Trigger(wanted.get("trigger", Trigger.MANUAL)).value],
+        },
+    )
+    with work.interrupting():
+        work.stores.tasks.create(new)

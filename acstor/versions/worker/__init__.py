@@ -1,0 +1,1 @@
+"""``acstor-worker``: takes tasks by lease and runs their flows; schedules, sweeps (RFD 37)."""

@@ -1,0 +1,132 @@
+"""Putting a worker together as the configuration says."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from oslo_config import cfg
+
+from acstor import exception, identity
+from acstor.cluster.leader_lock import Leadership
+from acstor.cluster.membership import CoordinationSettings
+from acstor.conf import nova
+from acstor.origin.opening import open_origin
+from acstor.repository.opening import refuse_backup
+from acstor.repository.repository import Repository
+from acstor.repository.versions.store import VersionStore
+from acstor.rpc import transport
+from acstor.rpc.agent_client import AgentClient
+from acstor.rpc.notification_listener import NotificationListener, NotificationSource
+from acstor.rpc.signature import Signer, secrets_of
+from acstor.versions.database import opening
+from acstor.versions.lifecycle.server_events import EVENTS, ServerEvents
+from acstor.versions.services.captures import RpcCaptures
+from acstor.versions.services.compute import NovaCompute
+from acstor.versions.services.images import open_images
+from acstor.versions.services.services import Services
+from acstor.versions.worker.flow_books import FlowBooks
+from acstor.versions.worker.flow_runner import FlowRunner
+from acstor.versions.worker.metrics import WorkerMetrics
+from acstor.versions.worker.service import WorkerService
+
+
+@contextlib.contextmanager
+def open_service(conf: cfg.ConfigOpts, metrics: WorkerMetrics) -> Iterator[WorkerService]:
+    """Return a worker; what it holds open is closed when the context ends.
+
+    :raises ConfigurationError: when something that it needs is not configured.
+    :raises AcstorError: when a database cannot be reached or has other tables.
+    """
+    transport.require(conf)
+    stores = opening.open_stores(conf)
+    session = identity.open_session(conf)
+    compute = _open_compute(conf, session)
+    images = open_images(conf, session)
+    signing = secrets_of(conf)
+    with (
+        contextlib.closing(open_books(conf)) as books,
+        transport.opened(conf) as opened,
+    ):
+        client = AgentClient(
+            opened, conf.worker.call_timeout, Signer(signing[0] if signing else None)
+        )
+        yield WorkerService(
+            conf,
+            stores=stores,
+            runner=FlowRunner(books),
+            books=books,
+            services=Services(RpcCaptures.over(client), compute),
+            leader=_leadership(conf),
+            listener=_listener(conf, ServerEvents(stores, images.properties)),
+            open_versions=_versions_of(conf),
+            metrics=metrics,
+        )
+
+
+def open_books(conf: cfg.ConfigOpts) -> FlowBooks:
+    """Return the rows of flows of ``[worker] flow_connection``.
+
+    :raises ConfigurationError: when none is named, or that of the other tables.
+    """
+    url = conf.worker.flow_connection
+    if not url:
+        raise exception.ConfigurationError(
+            "[worker] flow_connection is not set",
+            hint="name a database for flows: mysql+pymysql://USER:PASSWORD@HOST/acstor_flows",
+        )
+    if url == conf.database.connection:
+        raise exception.ConfigurationError(
+            "[worker] flow_connection and [database] connection name the same database",
+            hint="make a second one: both keep the revision of their tables under one name",
+        )
+    return FlowBooks(url, **opening.pool_of(conf, url))
+
+
+def _open_compute(conf: cfg.ConfigOpts, session: Any) -> NovaCompute:
+    adapter = identity.open_adapter(conf, nova.GROUP, session, nova.SERVICE_TYPE)
+    options: dict[str, Any] = {
+        "service_type": adapter.service_type,
+        "service_name": adapter.service_name,
+        "region_name": adapter.region_name,
+        "interface": adapter.interface,
+        "endpoint_override": adapter.endpoint_override,
+        "connect_retries": identity.CONNECT_RETRIES,
+    }
+    return NovaCompute.open(session, **options)
+
+
+def _listener(conf: cfg.ConfigOpts, events: ServerEvents) -> NotificationListener | None:
+    options = conf.worker
+    if not options.nova_notification_topics:
+        return None
+    source = NotificationSource(
+        options.nova_notification_exchange,
+        options.nova_notification_topics,
+        options.notification_pool,
+        [name.replace(".", r"\.") for name in EVENTS],
+    )
+    return NotificationListener(conf, "server-events", source, events.hear)
+
+
+def _leadership(conf: cfg.ConfigOpts) -> Leadership:
+    options = conf.coordination
+    settings = CoordinationSettings(
+        options.backend_url, options.group, options.heartbeat_interval, options.member_timeout
+    )
+    member = f"worker-{conf.host}/{os.getpid()}-{secrets.token_hex(2)}"
+    return Leadership(settings, "worker", member, lambda: None)
+
+
+def _versions_of(conf: cfg.ConfigOpts) -> Callable[[], VersionStore]:
+    def open_versions() -> VersionStore:
+        origin = open_origin(conf.origin.url, conf.origin.timeout)
+        try:
+            refuse_backup(origin)
+            return VersionStore(Repository.open(origin))
+        except BaseException:
+            origin.close()
+            raise
+
+    return open_versions

@@ -1,0 +1,167 @@
+"""Hosts that capture, in memory: the agent's end of captures as flows see it.
+
+A capture goes one state further each time that it is asked about. Its records are in the origin, as
+those of a host are.
+"""
+
+import contextlib
+import dataclasses
+import uuid
+
+from acstor import exception
+from acstor.repository.versions.captures import Stored
+from acstor.repository.versions.locks import parse_time
+from acstor.repository.versions.record import (
+    Consistency,
+    DiskKind,
+    DiskName,
+    Trigger,
+    VersionRecord,
+)
+from acstor.repository.versions.states import VersionState
+from acstor.repository.versions.store import VersionStore
+from acstor.versions.services.captures import CaptureOrder, CaptureProgress, CaptureState
+
+_NEXT = {
+    CaptureState.QUEUED: CaptureState.READING,
+    CaptureState.READING: CaptureState.HELD,
+    CaptureState.HELD: CaptureState.COMMITTING,
+    CaptureState.COMMITTING: CaptureState.COMMITTED,
+}
+_ENDED = frozenset({CaptureState.COMMITTED, CaptureState.FAILED, CaptureState.ABORTED})
+
+
+@dataclasses.dataclass(slots=True)
+class HostCapture:
+    """One capture on a host."""
+
+    order: CaptureOrder
+    epoch: int
+    devices: tuple[str, ...]
+    state: CaptureState = CaptureState.QUEUED
+    failure: exception.AcstorError | None = None
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Ids by device."""
+        space = uuid.UUID(self.order.task)
+        return {name: str(uuid.uuid5(space, f"disk {name}")) for name in self.devices}
+
+
+class MemoryCaptures:
+    """Captures of every host.
+
+    :ivar devices: disks of each server.
+    :ivar silent: hosts that do not answer.
+    :ivar fails_in: state in which the next capture fails.
+    """
+
+    def __init__(self, store: VersionStore) -> None:
+        self._store = store
+        self.held: dict[tuple[str, str], HostCapture] = {}
+        self.epochs: dict[str, int] = {}
+        self.devices: dict[str, tuple[str, ...]] = {}
+        self.silent: set[str] = set()
+        self.fails_in: CaptureState | None = None
+        self.orders: list[CaptureOrder] = []
+
+    def start(self, host: str, order: CaptureOrder, epoch: int) -> CaptureProgress:
+        self._admit(host, order.task, epoch)
+        known = self.held.get((host, order.task))
+        if known is None or known.state in (CaptureState.FAILED, CaptureState.ABORTED):
+            self.orders.append(order)
+            devices = self.devices.get(order.owner, ("vda",))
+            known = self.held[host, order.task] = HostCapture(order, epoch, devices)
+        return self._progress(host, known)
+
+    def progress(self, host: str, task: str, epoch: int) -> CaptureProgress:
+        self._admit(host, task, epoch)
+        known = self._get(host, task)
+        self._advance(host, known)
+        return self._progress(host, known)
+
+    def abort(self, host: str, task: str, epoch: int) -> None:
+        self._admit(host, task, epoch)
+        known = self.held.get((host, task))
+        if known is None or known.state in _ENDED:
+            return
+        self._abandon(host, known)
+        known.state = CaptureState.ABORTED
+
+    def discard(self, host: str, task: str, epoch: int) -> bool:
+        self._admit(host, task, epoch)
+        known = self.held.get((host, task))
+        if known is not None and known.state not in _ENDED:
+            self.abort(host, task, epoch)
+            return False
+        self.held.pop((host, task), None)
+        return True
+
+    def _admit(self, host: str, task: str, epoch: int) -> None:
+        if host in self.silent:
+            raise exception.DeadlineError(f"host {host} did not answer")
+        if epoch < self.epochs.get(task, 0):
+            raise exception.FencedError(f"task {task} is of epoch {self.epochs[task]}")
+        self.epochs[task] = epoch
+
+    def _get(self, host: str, task: str) -> HostCapture:
+        try:
+            return self.held[host, task]
+        except KeyError:
+            raise exception.NotFoundError(f"host {host} knows no task {task}") from None
+
+    def _advance(self, host: str, known: HostCapture) -> None:
+        if known.state in _ENDED:
+            return
+        after = _NEXT[known.state]
+        if after is self.fails_in:
+            self._abandon(host, known)
+            known.state = CaptureState.FAILED
+            known.failure = exception.ExhaustedError("the origin is full")
+            return
+        if after is CaptureState.HELD:
+            for device, version_id in known.versions.items():
+                self._store.begin(version_id, self._record(host, known, device))
+        if after is CaptureState.COMMITTED:
+            for version_id in known.versions.values():
+                self._store.commit(version_id, host, Stored(None))
+        known.state = after
+
+    def _abandon(self, host: str, known: HostCapture) -> None:
+        for version_id in known.versions.values():
+            with contextlib.suppress(exception.NotFoundError, exception.FencedError):
+                self._store.abandon(version_id, host)
+
+    def _record(self, host: str, known: HostCapture, device: str) -> VersionRecord:
+        wanted = known.order.version
+        expires_at = wanted["expires_at"]
+        return VersionRecord(
+            state=VersionState.CAPTURED,
+            disk=DiskName(DiskKind(known.order.kind), known.order.owner, device),
+            size_bytes=1 << 20,
+            project=wanted["project"],
+            created_at=self._store._now(),
+            name=wanted["name"],
+            trigger=Trigger(wanted["trigger"]),
+            consistency=Consistency.CRASH,
+            parent=known.order.parents.get(device),
+            host=host,
+            group=known.order.task,
+            group_size=len(known.devices),
+            schedule=wanted["schedule"],
+            slot=wanted["slot"],
+            expires_at=expires_at and parse_time(expires_at, "expires_at"),
+            labels=wanted["labels"],
+        )
+
+    def _progress(self, host: str, known: HostCapture) -> CaptureProgress:
+        share = list(CaptureState).index(known.state)
+        return CaptureProgress(
+            state=known.state,
+            versions=known.versions,
+            left_out={},
+            consistency="crash",
+            done_bytes=share * 100,
+            total_bytes=400,
+            failure=known.failure,
+        )
