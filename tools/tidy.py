@@ -110,8 +110,8 @@ PACKAGE_FLOORS = (
     {"identity", "cluster", "mounting", "repository", "rpc"},
     {"drivers", "policy", "preload", "registrar", "revocation", "scheduler", "versions"},
     {"agent", "dataplane"},
-    {"checks", "cli"},
-    {"cmd"},
+    {"api", "checks", "cli"},
+    {"cmd", "wsgi"},
 )
 """Packages and modules of acstor/, from the bottom: each imports from below only."""
 HOUSES = {

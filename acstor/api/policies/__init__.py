@@ -1,0 +1,22 @@
+"""Rules of oslo.policy: one for each operation, a file for each resource."""
+
+import itertools
+
+from oslo_policy import policy
+
+from acstor.api.policies import base, cluster, project, restores, schedules, tasks, versions
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return all rules (entry point ``oslo.policy.policies``)."""
+    return list(itertools.chain(base.RULES, *(module.RULES for module in MODULES)))
+
+
+def role_of(rule: str) -> str:
+    """Return the role that a rule asks for unless a policy file says otherwise."""
+    checks = {each.name: each.check_str for each in list_rules()}
+    return base.ROLES.get(checks.get(rule, ""), "that the policy file asks for")
+
+
+MODULES: tuple[base.RuleModule, ...] = (versions, schedules, tasks, restores, project, cluster)
+"""Modules of the resources."""
