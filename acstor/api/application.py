@@ -37,7 +37,8 @@ def resources_application(table: Sequence[Route]) -> WsgiApplication:
     """Return what is behind auth_token: whoever calls it is believed to be who the headers say."""
     app = _falcon([microversions.Microversions()])
     routes.add(app, table)
-    return app
+    guarded: WsgiApplication = app
+    return guarded
 
 
 def open_application(table: Sequence[Route]) -> WsgiApplication:
@@ -46,7 +47,8 @@ def open_application(table: Sequence[Route]) -> WsgiApplication:
     app.add_route("/", discovery.Versions())
     app.add_route(routes.PREFIX, discovery.VersionOne())
     app.add_route(routes.PREFIX + openapi.PATH, openapi.Document(table))
-    return app
+    opened: WsgiApplication = app
+    return opened
 
 
 def build(
@@ -68,7 +70,7 @@ def build(
         HEALTHCHECK: healthcheck.Healthcheck(None, conf),
         **(more_open or {}),
     }
-    guarded = auth_token.AuthProtocol(
+    guarded: WsgiApplication = auth_token.AuthProtocol(
         resources_application(table),
         {"oslo_config_config": conf, "service_type": microversions.SERVICE_TYPE},
     )
@@ -84,7 +86,7 @@ def build(
     return lambda environ, start_response: wrapped(environ, start_response)
 
 
-def _falcon(middleware: list[object]) -> Any:
+def _falcon(middleware: list[Any]) -> Any:
     app: Any = falcon.App(middleware=middleware)
     app.req_options.strip_url_path_trailing_slash = True
     app.req_options.auto_parse_form_urlencoded = False

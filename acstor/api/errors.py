@@ -54,6 +54,7 @@ class ApiError(exception.AcstorError):
     """Error with a code, and a status that its kind does not say."""
 
     kind = ErrorKind.INVALID
+    default_hint = "correct the request: the reference of the API says what is taken"
     code = "acstor.invalid"
     status: int | None = None
     title: str | None = None

@@ -106,11 +106,11 @@ def _operation(route: Route, method: str, operation: Operation) -> dict[str, Any
 def _parameters(route: Route, operation: Operation) -> Iterator[dict[str, Any]]:
     ids = set(_UUID.findall(route.template))
     for name in _PARAMETER.findall(route.path):
-        schema = {"type": "string", "format": "uuid"} if name in ids else _TEXT
-        yield {"name": name, "in": "path", "required": True, "schema": schema}
+        kind = {"type": "string", "format": "uuid"} if name in ids else _TEXT
+        yield {"name": name, "in": "path", "required": True, "schema": kind}
     for place, schema in (("query", operation.query), ("header", operation.headers)):
         properties: Mapping[str, Schema] = {} if schema is None else schema["properties"]
-        required = [] if schema is None else schema.get("required", [])
+        required: list[str] = [] if schema is None else schema.get("required", [])
         for name, each in properties.items():
             parameter = {"name": name, "in": place, "schema": each, "required": name in required}
             if "description" in each:

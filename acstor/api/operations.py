@@ -195,7 +195,7 @@ def _check_answer(operation: Operation, answer: Answer) -> None:
     if (schema is None) != (answer.body is None):
         raise exception.InternalError(f"{operation.rule} has a body, or has none")
     if schema is not None:
-        plain = json.loads(json.dumps(answer.body))
+        plain = untrusted_json.load(json.dumps(answer.body), "the answer")
         try:
             validation.check(plain, schema, "answer")
         except ApiError as error:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import falcon
@@ -22,7 +22,8 @@ class Route:
 
     template: str
     """As falcon has it, below :data:`PREFIX`: ``/versions/{version_id:uuid}``."""
-    resource: Resource
+    resource: Resource | Callable[..., Resource]
+    """Resource that answers; for documents its class will do."""
 
     @property
     def path(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 
+from acstor import untrusted_json
 from acstor.api.errors import ApiError
 from acstor.repository.versions.locks import parse_time
 
@@ -20,14 +21,16 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _FLAGS = {"true": True, "false": False}
 
 
-@_FORMATS.checks("uuid", raises=ValueError)
 def _is_uuid(value: object) -> bool:
     return not isinstance(value, str) or str(uuid.UUID(value)) == value
 
 
-@_FORMATS.checks("date-time", raises=(ValueError, OverflowError))
 def _is_time(value: object) -> bool:
     return not isinstance(value, str) or bool(parse_time(value, "time"))
+
+
+_FORMATS.checks("uuid", raises=ValueError)(_is_uuid)
+_FORMATS.checks("date-time", raises=(ValueError, OverflowError))(_is_time)
 
 
 def check(value: object, schema: Schema, where: str) -> None:
@@ -90,6 +93,6 @@ def _key(schema: Schema) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _validator(text: str) -> Any:
-    schema = json.loads(text)
+    schema = untrusted_json.load(text, "a schema")
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema, format_checker=_FORMATS)

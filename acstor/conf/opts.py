@@ -6,6 +6,7 @@ from oslo_config import cfg
 
 from acstor.conf import (
     agent,
+    api,
     ceilometer,
     coordination,
     database,
@@ -52,6 +53,7 @@ MODULES: tuple[ModuleType, ...] = (
     gc,
     database,
     worker,
+    api,
 )
 
 

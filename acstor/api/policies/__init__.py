@@ -1,6 +1,7 @@
 """Rules of oslo.policy: one for each operation, a file for each resource."""
 
 import itertools
+from types import ModuleType
 
 from oslo_policy import policy
 
@@ -18,5 +19,5 @@ def role_of(rule: str) -> str:
     return base.ROLES.get(checks.get(rule, ""), "that the policy file asks for")
 
 
-MODULES: tuple[base.RuleModule, ...] = (versions, schedules, tasks, restores, project, cluster)
+MODULES: tuple[ModuleType, ...] = (versions, schedules, tasks, restores, project, cluster)
 """Modules of the resources."""

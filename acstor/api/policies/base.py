@@ -4,8 +4,7 @@ Source: Nova, ``nova/policies/base.py``, and the community goal of consistent se
 manager is a member who is trusted with what makes protection weaker.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 from oslo_policy import policy
 
@@ -27,12 +26,6 @@ ROLES: Mapping[str, str] = {
     ADMINISTRATOR: "admin",
 }
 """Role of each persona; Keystone's roles imply those before them."""
-
-
-class RuleModule(Protocol):
-    """Module with rules of a resource."""
-
-    RULES: Sequence[policy.DocumentedRuleDefault]
 
 
 def _of_project(role: str) -> str:
@@ -62,7 +55,7 @@ def rule(name: str, check: str, description: str, *operations: str) -> policy.Do
     :param operations: method and path of each, ``GET /v1/versions``.
     """
     documented = [
-        {"method": method, "path": path}
+        policy.Operation(method=method, path=path)
         for method, _, path in (operation.partition(" ") for operation in operations)
     ]
     return policy.DocumentedRuleDefault(

@@ -1,0 +1,172 @@
+"""Assembly of the API from a configuration: backends, routes, application."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oslo_config import cfg
+
+from acstor.api import application, metrics_targets
+from acstor.api.application import WsgiApplication
+from acstor.api.authorization import Authorizer
+from acstor.api.backends import Backends
+from acstor.api.cluster import host_watch
+from acstor.api.cluster.deployment import OriginDeployment
+from acstor.api.cluster.host_watch import HostWatch
+from acstor.api.operations import Gate, Resource
+from acstor.api.quotas import Quotas, UnifiedLimits, Unlimited, UsageCounter
+from acstor.api.resources import (
+    cluster,
+    hosts,
+    project,
+    restores,
+    schedule_preview,
+    schedules,
+    tasks,
+    versions,
+)
+from acstor.api.routes import Route
+from acstor.api.user_services import KeystoneServices
+from acstor.cluster import member_list
+from acstor.repository.versions.store import VersionStore
+from acstor.rpc import transport
+from acstor.versions.database.opening import Stores, open_stores
+from acstor.versions.database.tasks import TaskKind
+
+ORIGIN_DEADLINE = 5.0
+"""Seconds for which one call of the origin is repeated: a client waits for the answer."""
+KINDS = frozenset({TaskKind.CREATE, TaskKind.DELETE, TaskKind.EXPIRE})
+"""Kinds of tasks that the workers of this release do."""
+
+
+TABLE: tuple[tuple[str, Callable[[Backends], Resource]], ...] = (
+    ("/versions", versions.Versions),
+    ("/versions/{version_id:uuid}", versions.Version),
+    ("/versions/{version_id:uuid}/lock", versions.VersionLock),
+    ("/schedules", schedules.Schedules),
+    ("/schedules/{schedule_id:uuid}", schedules.OneSchedule),
+    ("/schedules/{schedule_id:uuid}/preview", schedule_preview.SchedulePreview),
+    ("/schedules/{schedule_id:uuid}/targets/{target_id:uuid}", schedules.ScheduleTarget),
+    ("/tasks", tasks.Tasks),
+    ("/tasks/{task_id:uuid}", tasks.OneTask),
+    ("/restores", restores.Restores),
+    ("/restores/{restore_id:uuid}", restores.OneRestore),
+    ("/defaults", project.Defaults),
+    ("/usage", project.UsageAndLimits),
+    ("/hosts", hosts.Hosts),
+    ("/hosts/{host}", hosts.Host),
+    ("/ring", cluster.Ring),
+    ("/decisions", cluster.Decisions),
+    ("/pins", cluster.Pins),
+    ("/pins/{host}", cluster.Pin),
+    ("/cluster", cluster.LiveState),
+)
+"""Paths with their resources."""
+
+
+def routes_of(backends: Backends) -> list[Route]:
+    """Return all routes."""
+    return [Route(template, make(backends)) for template, make in TABLE]
+
+
+def documented_routes() -> list[Route]:
+    """Return all routes as documents need them: nothing answers there."""
+    return [Route(template, resource) for template, resource in TABLE]
+
+
+def build(conf: cfg.ConfigOpts) -> WsgiApplication:
+    """Return the application of a configuration.
+
+    The origin may be away: what needs it answers 503 then.
+
+    :raises ConfigurationError: when something that it needs is not configured.
+    :raises UnavailableError: when the database cannot be reached.
+    """
+    stores = open_stores(conf)
+    open_versions = Reopened(lambda: _open_versions(conf))
+    deployment = OriginDeployment(
+        lambda: open_versions().repository.origin,
+        lambda: member_list.list_members(conf),
+        _watched(conf),
+        conf.api.cluster_max_age,
+    )
+    backends = Backends(
+        gate=Gate(Authorizer.open(conf)),
+        stores=stores,
+        open_versions=open_versions,
+        user_services=KeystoneServices.open(conf),
+        quotas=quotas_of(conf, stores),
+        deployment=deployment,
+        kinds=KINDS,
+        limit_max=conf.api.max_limit,
+    )
+    targets = metrics_targets.application(deployment.members, conf.api.metrics_targets_token)
+    return application.build(conf, routes_of(backends), {metrics_targets.PATH: targets})
+
+
+def _watched(conf: cfg.ConfigOpts) -> HostWatch:
+    """Return the states of hosts, heard where a message transport is configured."""
+
+    def listen(watch: HostWatch) -> None:
+        name = f"acstor-api-{conf.host}-{os.getpid()}"
+        host_watch.listener(watch, lambda: transport.open_transport(conf), name).start()
+
+    return HostWatch(listen=listen) if transport.is_configured(conf) else HostWatch()
+
+
+def quotas_of(conf: cfg.ConfigOpts, stores: Stores) -> Quotas:
+    """Return the limits that a configuration asks for."""
+    if not conf.api.use_unified_limits:
+        return Unlimited()
+    return UnifiedLimits(
+        _enforcer_opener(list(conf.config_file or [])),
+        UsageCounter(stores),
+        conf.api.limits_max_age,
+    )
+
+
+def _enforcer_opener(files: Sequence[str]) -> Callable[[Callable[..., dict[str, int]]], Any]:
+    """Return what opens oslo.limit's enforcer, which reads the global configuration."""
+    from oslo_limit import limit
+
+    lock = threading.Lock()
+    is_read = False
+
+    def open_enforcer(count: Callable[..., dict[str, int]]) -> Any:
+        nonlocal is_read
+        with lock:
+            if not is_read:
+                cfg.CONF([], project="acstor", default_config_files=list(files))
+                is_read = True
+        return limit.Enforcer(count)
+
+    return open_enforcer
+
+
+class Reopened:
+    """Opening of the records at first use; one that failed is tried again."""
+
+    def __init__(self, open_one: Callable[[], VersionStore]) -> None:
+        """Open nothing yet."""
+        self._open = open_one
+        self._lock = threading.Lock()
+        self._opened: VersionStore | None = None
+
+    def __call__(self) -> VersionStore:
+        """Return it.
+
+        :raises UnavailableError: when it cannot be opened.
+        """
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+
+def _open_versions(conf: cfg.ConfigOpts) -> VersionStore:
+    from acstor.origin.opening import open_origin
+    from acstor.repository.opening import open_repository
+
+    deadline = min(ORIGIN_DEADLINE, conf.origin.timeout)
+    return VersionStore(open_repository(lambda: open_origin(conf.origin.url, deadline)))

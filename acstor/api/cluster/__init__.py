@@ -1,0 +1,1 @@
+"""Cluster as administrators see it: hosts, ring, decision, pins, live state."""

@@ -1,0 +1,157 @@
+"""Restores: a disk, or all disks of a server, as they were. Each is the task that does it."""
+
+from typing import Any
+
+from acstor.api import paging, task_requests, times
+from acstor.api.backends import Backends
+from acstor.api.errors import ApiError, not_found
+from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.paging import Page
+from acstor.api.resources import tasks
+from acstor.api.resources.versions import require_target
+from acstor.api.schemas import parts
+from acstor.api.schemas import restores as schemas
+from acstor.api.schemas import tasks as task_schemas
+from acstor.versions.database.schedule_store import TargetKind
+from acstor.versions.database.task_states import TaskState
+from acstor.versions.database.tasks import Task, TaskKind, TaskQuery
+from acstor.versions.database.version_index import (
+    Filter,
+    IndexedVersion,
+    Operator,
+    VersionField,
+    VersionQuery,
+)
+
+
+def fields_of(task: Task) -> dict[str, Any]:
+    """Return a restore as the API shows it: the method chosen, once it is, why, bytes moved."""
+    wanted, result = task.parameters, task.result or {}
+    is_server = wanted.get("kind") == TargetKind.SERVER
+    return {
+        "id": task.id,
+        "version_id": wanted.get("version_id"),
+        "group_id": wanted.get("group_id"),
+        "server_id": wanted.get("owner") if is_server else None,
+        "volume_id": None if is_server else wanted.get("owner"),
+        "method": result.get("method") or wanted.get("method"),
+        "reason": result.get("reason"),
+        "keep_current": bool(wanted.get("keep_current", True)),
+        "bytes_moved": result.get("bytes_moved"),
+        "state": task.state.value,
+        "task_id": task.id,
+        "created_at": times.text(task.created_at),
+    }
+
+
+class Restores:
+    """Restores: ``/v1/restores``."""
+
+    def __init__(self, backends: Backends) -> None:
+        """Keep the backends."""
+        self._backends = backends
+
+    @property
+    def gate(self) -> Gate:
+        """Gate that its calls come through."""
+        return self._backends.gate
+
+    @operation("restores:list", "List restores", {200: schemas.LISTED}, query=schemas.QUERY)
+    def on_get(self, call: Call) -> Answer:
+        """Answer a page."""
+        backends = self._backends
+        page = Page.of(call, backends.limit_max, "created_at", is_descending=True)
+        found = backends.stores.tasks.page(
+            TaskQuery(
+                project=paging.project_of(call),
+                states=task_requests.words_of(call.query.get("state"), TaskState, "state"),
+                kinds=frozenset({TaskKind.RESTORE}),
+                resource=tasks.resource_of(call),
+                is_descending=page.is_descending,
+                limit=page.limit,
+                after=page.position(lambda one: tasks.position_of(tasks.find(backends, call, one))),
+            )
+        )
+        last = tasks.position_of(found[-1]) if found else None
+        return Answer(
+            paging.body(call, "restores", [fields_of(each) for each in found], page, last)
+        )
+
+    @operation(
+        "restores:create",
+        "Put a version, or all of a group, back in place",
+        {202: task_schemas.SHOWN},
+        body=schemas.CREATE,
+        headers=parts.IDEMPOTENCY,
+    )
+    def on_post(self, call: Call) -> Answer:
+        """Queue a task."""
+        wanted, backends = call.body["restore"], self._backends
+        versions = _versions(backends, call, wanted)
+        kind, owner = require_target(backends, call, wanted)
+        parameters = {
+            "kind": kind.value,
+            "owner": owner,
+            "versions": sorted(version.id for version in versions),
+            "version_id": wanted.get("version_id"),
+            "group_id": wanted.get("group_id"),
+            "method": wanted.get("method", "auto"),
+            "keep_current": wanted.get("keep_current", True),
+        }
+        task = task_requests.queue(
+            backends, call, TaskKind.RESTORE, f"{kind.value}/{owner}", parameters
+        )
+        return task_requests.accepted(task)
+
+
+class OneRestore:
+    """One restore: ``/v1/restores/<id>``."""
+
+    def __init__(self, backends: Backends) -> None:
+        """Keep the backends."""
+        self._backends = backends
+
+    @property
+    def gate(self) -> Gate:
+        """Gate that its calls come through."""
+        return self._backends.gate
+
+    @operation("restores:show", "Show a restore", {200: schemas.SHOWN})
+    def on_get(self, call: Call) -> Answer:
+        """Answer the restore."""
+        restore_id = call.path["restore_id"]
+        task = tasks.find(self._backends, call, restore_id)
+        if task.kind is not TaskKind.RESTORE:
+            raise not_found("restore", restore_id, hint="see openstack acstor task show")
+        return Answer({"restore": fields_of(task)})
+
+
+def _versions(backends: Backends, call: Call, wanted: Any) -> list[IndexedVersion]:
+    """Return the versions that a restore is of: restore points of the caller's project.
+
+    :raises ApiError: 400 when there are none, 409 when one is on its host only.
+    """
+    project = call.caller.project
+    if "version_id" in wanted:
+        one = backends.stores.versions.find(wanted["version_id"], project)
+        found = [] if one is None else [one]
+    else:
+        condition = Filter(VersionField.GROUP, Operator.EQ, (wanted["group_id"],))
+        found = backends.stores.versions.page(VersionQuery(project=project, filters=(condition,)))
+    if not found:
+        name = wanted.get("version_id") or wanted["group_id"]
+        raise ApiError(
+            f"there is no version or group {name} in your project",
+            hint="list what there is: openstack acstor version list",
+            code="acstor.version.unknown",
+        )
+    for version in found:
+        if not version.is_restorable:
+            error = ApiError(
+                f"version {version.id} is {version.state.value}: it is no restore point",
+                hint="wait until it is committed",
+                code="acstor.version.not_committed",
+            )
+            error.status = 409
+            raise error
+    return found

@@ -1,0 +1,305 @@
+"""Versions of disks: the index answers lists, the record in the origin is what is changed."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+from acstor import exception
+from acstor.api import paging, task_requests, times
+from acstor.api.backends import Backends
+from acstor.api.errors import ApiError, LockedError, not_found
+from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.paging import Page
+from acstor.api.quotas import VERSION_MIB, VERSIONS
+from acstor.api.schemas import parts, tasks
+from acstor.api.schemas import versions as schemas
+from acstor.repository.versions import locks
+from acstor.repository.versions.locks import Lock
+from acstor.repository.versions.record import Trigger
+from acstor.repository.versions.states import VersionState
+from acstor.versions.database import index_refresh
+from acstor.versions.database.schedule_store import TargetKind
+from acstor.versions.database.tasks import Position, TaskKind
+from acstor.versions.database.version_index import (
+    IndexedVersion,
+    SortKey,
+    VersionField,
+    VersionQuery,
+    position_of,
+)
+
+FILTERS = (
+    VersionField.NAME,
+    VersionField.SERVER,
+    VersionField.VOLUME,
+    VersionField.DISK,
+    VersionField.GROUP,
+    VersionField.STATE,
+    VersionField.TRIGGER,
+    VersionField.CONSISTENCY,
+    VersionField.LOCKED,
+    VersionField.CREATED_AT,
+    VersionField.EXPIRES_AT,
+)
+"""Fields that a list may be filtered by."""
+_HINT = "list what there is: openstack acstor version list"
+
+
+def fields_of(version: IndexedVersion, *, is_admin: bool) -> dict[str, Any]:
+    """Return a version as the API shows it.
+
+    :param is_admin: whether the host that holds a capture is shown.
+    """
+    lock = version.lock
+    found: dict[str, Any] = {
+        "id": version.id,
+        "name": version.name,
+        "group_id": version.group,
+        "server_id": version.server,
+        "volume_id": version.volume,
+        "disk": version.disk.device,
+        "state": version.state.value,
+        "restorable": version.is_restorable,
+        "consistency": version.consistency.value,
+        "trigger": version.trigger.value,
+        "parent_id": version.parent,
+        "base_image_id": version.base_image,
+        "size_bytes": version.size_bytes,
+        "unique_bytes": version.unique_bytes,
+        "shared_bytes": version.shared_bytes,
+        "created_at": times.text(version.created_at),
+        "expires_at": times.optional_text(version.expires_at),
+        "lock": lock and {"reason": lock.reason, "until": times.optional_text(lock.until)},
+        "has_nvram": version.has_nvram,
+        "project_id": version.project,
+        "metadata": dict(version.labels),
+    }
+    if is_admin:
+        found["host"] = version.host
+    return found
+
+
+def find(backends: Backends, call: Call, version_id: str) -> IndexedVersion:
+    """Return a version that the caller may see.
+
+    :raises NotFoundError: when there is none, or it is another project's.
+    """
+    found = backends.stores.versions.find(version_id, call.scope)
+    if found is None or found.state is VersionState.CONDEMNED:
+        raise not_found("version", version_id, hint=_HINT)
+    return found
+
+
+def change(
+    backends: Backends, version: IndexedVersion, edit: Callable[[], object]
+) -> IndexedVersion | None:
+    """Change a record, and have lists show it.
+
+    :returns: the version as it is then; None where it is gone.
+    :raises NotFoundError: when it was deleted meanwhile.
+    :raises LockedError: when a lock forbids it.
+    """
+    try:
+        edit()
+    except exception.NotFoundError as error:
+        _refresh(backends, version)
+        raise not_found("version", version.id, hint=_HINT) from error
+    except exception.ConflictError as error:
+        if locks.is_locked(version.lock, backends.now()):
+            raise LockedError(error.message) from error
+        raise
+    return _refresh(backends, version)
+
+
+def _refresh(backends: Backends, version: IndexedVersion) -> IndexedVersion | None:
+    refs = backends.open_versions().repository.origin
+    return index_refresh.refresh(backends.stores.versions, refs, version.id)
+
+
+class Versions:
+    """Versions: ``/v1/versions``."""
+
+    def __init__(self, backends: Backends) -> None:
+        """Keep the backends."""
+        self._backends = backends
+
+    @property
+    def gate(self) -> Gate:
+        """Gate that its calls come through."""
+        return self._backends.gate
+
+    @operation("versions:list", "List versions", {200: schemas.LISTED}, query=schemas.QUERY)
+    def on_get(self, call: Call) -> Answer:
+        """Answer a page."""
+        page = Page.of(call, self._backends.limit_max, "created_at", is_descending=True)
+        key = SortKey(page.sort_key)
+
+        def place(version_id: str) -> Position | None:
+            found = self._backends.stores.versions.find(version_id, call.scope)
+            return None if found is None else position_of(found, key)
+
+        found = self._backends.stores.versions.page(
+            VersionQuery(
+                project=paging.project_of(call),
+                filters=paging.filters(call.query, FILTERS),
+                sort_key=key,
+                is_descending=page.is_descending,
+                limit=page.limit,
+                after=page.position(place),
+            )
+        )
+        items = [fields_of(each, is_admin=call.is_admin) for each in found]
+        last = position_of(found[-1], key) if found else None
+        return Answer(paging.body(call, "versions", items, page, last))
+
+    @operation(
+        "versions:create",
+        "Take a version of each disk of a server, or of a volume",
+        {202: tasks.SHOWN},
+        body=schemas.CREATE,
+        headers=parts.IDEMPOTENCY,
+    )
+    def on_post(self, call: Call) -> Answer:
+        """Queue a task."""
+        wanted, backends = call.body["version"], self._backends
+        kind, owner = require_target(backends, call, wanted)
+        expires_at = wanted.get("expires_at")
+        if expires_at is not None:
+            _require_later(backends, times.parse(expires_at, "expires_at"))
+        parameters = {
+            "kind": kind.value,
+            "owner": owner,
+            "name": wanted.get("name", ""),
+            "consistency": wanted.get("consistency", "best"),
+            "expires_at": expires_at,
+            "trigger": Trigger.MANUAL.value,
+            "labels": wanted.get("metadata", {}),
+        }
+        task = task_requests.queue(
+            backends, call, TaskKind.CREATE, f"{kind.value}/{owner}", parameters
+        )
+        try:
+            backends.quotas.require(call.caller.project, [VERSIONS, VERSION_MIB])
+        except exception.AcstorError:
+            backends.stores.tasks.cancel(task.id)
+            raise
+        return task_requests.accepted(task)
+
+
+class Version:
+    """One version: ``/v1/versions/<id>``."""
+
+    def __init__(self, backends: Backends) -> None:
+        """Keep the backends."""
+        self._backends = backends
+
+    @property
+    def gate(self) -> Gate:
+        """Gate that its calls come through."""
+        return self._backends.gate
+
+    @operation("versions:show", "Show a version", {200: schemas.SHOWN})
+    def on_get(self, call: Call) -> Answer:
+        """Answer the version."""
+        return _shown(call, find(self._backends, call, call.path["version_id"]))
+
+    @operation(
+        "versions:update",
+        "Change name, expiry or metadata of a version",
+        {200: schemas.SHOWN},
+        body=schemas.CHANGE,
+    )
+    def on_patch(self, call: Call) -> Answer:
+        """Change what is named. The metadata that is sent takes the place of all there was."""
+        backends, wanted = self._backends, call.body["version"]
+        version = find(backends, call, call.path["version_id"])
+        store = backends.open_versions()
+        if "expires_at" in wanted:
+            text = wanted["expires_at"]
+            moment = None if text is None else times.parse(text, "expires_at")
+            change(backends, version, lambda: store.set_expiry(version.id, moment))
+        labels = None
+        if "metadata" in wanted:
+            labels = {**dict.fromkeys(version.labels), **wanted["metadata"]}
+        if labels is not None or "name" in wanted:
+            change(
+                backends,
+                version,
+                lambda: store.describe(version.id, name=wanted.get("name"), labels=labels),
+            )
+        return _shown(call, find(backends, call, version.id))
+
+    @operation("versions:delete", "Delete a version", {202: schemas.SHOWN, 204: None})
+    def on_delete(self, call: Call) -> Answer:
+        """Delete it; one that is in use is condemned, and goes with its last use."""
+        backends = self._backends
+        version = find(backends, call, call.path["version_id"])
+        store = backends.open_versions()
+        left = change(backends, version, lambda: store.delete(version.id))
+        if left is None:
+            return Answer(status=204)
+        return Answer({"version": fields_of(left, is_admin=call.is_admin)}, 202)
+
+
+class VersionLock:
+    """Lock of a version: ``/v1/versions/<id>/lock``."""
+
+    def __init__(self, backends: Backends) -> None:
+        """Keep the backends."""
+        self._backends = backends
+
+    @property
+    def gate(self) -> Gate:
+        """Gate that its calls come through."""
+        return self._backends.gate
+
+    @operation(
+        "versions:lock",
+        "Lock a version: it is neither deleted nor does it expire",
+        {200: schemas.SHOWN},
+        body=schemas.SET_LOCK,
+    )
+    def on_put(self, call: Call) -> Answer:
+        """Lock it, or make its lock last longer."""
+        wanted, backends = call.body["lock"], self._backends
+        version = find(backends, call, call.path["version_id"])
+        until = wanted.get("until")
+        moment = None if until is None else times.parse(until, "until")
+        if moment is not None:
+            _require_later(backends, moment)
+        lock = Lock(wanted.get("reason", ""), moment)
+        store = backends.open_versions()
+        change(backends, version, lambda: store.lock(version.id, lock))
+        return _shown(call, find(backends, call, version.id))
+
+    @operation("versions:unlock", "Take the lock off a version", {204: None})
+    def on_delete(self, call: Call) -> Answer:
+        """Unlock it; without effect where it is not locked."""
+        backends = self._backends
+        version = find(backends, call, call.path["version_id"])
+        store = backends.open_versions()
+        change(backends, version, lambda: store.unlock(version.id))
+        return Answer(status=204)
+
+
+def require_target(backends: Backends, call: Call, wanted: Any) -> tuple[TargetKind, str]:
+    """Return the server or volume that a body names, which the caller can see.
+
+    :raises ApiError: 400 when the caller cannot.
+    """
+    if "server_id" in wanted:
+        backends.user_services.require_server(call.caller, wanted["server_id"])
+        return TargetKind.SERVER, str(wanted["server_id"])
+    backends.user_services.require_volume(call.caller, wanted["volume_id"])
+    return TargetKind.VOLUME, str(wanted["volume_id"])
+
+
+def _require_later(backends: Backends, moment: datetime.datetime) -> None:
+    if moment <= backends.now():
+        raise ApiError(
+            f"{times.text(moment)} is over", hint="name a time to come", code="acstor.time.over"
+        )
+
+
+def _shown(call: Call, version: IndexedVersion) -> Answer:
+    return Answer({"version": fields_of(version, is_admin=call.is_admin)})

@@ -1,0 +1,1 @@
+"""Entry points of WSGI servers, as OpenStack's services have them: ``acstor.wsgi.api``."""

@@ -1,0 +1,143 @@
+"""The API over a database in memory and an origin in memory, for tests."""
+
+import datetime
+import uuid
+from typing import Any
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+from acstor import exception
+from acstor.api import application, assembly, policies
+from acstor.api.authorization import Authorizer
+from acstor.api.backends import Backends
+from acstor.api.caller import Caller
+from acstor.api.cluster.deployment import OriginDeployment
+from acstor.api.cluster.host_watch import HostWatch
+from acstor.api.operations import Gate
+from acstor.api.quotas import Quotas, Unlimited
+from acstor.api.user_services import unknown
+from acstor.cluster.member import Member
+from acstor.origin.memory import MemoryOrigin
+from acstor.repository.repository import Repository
+from acstor.repository.versions.store import VersionStore
+from acstor.versions.database import index_refresh
+from acstor.versions.database.opening import stores_of
+from acstor.versions.database.tables import METADATA
+from acstor.versions.database.tasks import TaskKind
+from testbed.doubles.faulty_database import FaultyDatabase, SetClock
+from testbed.fixtures.api_callers import TestCaller, project_id
+from tests.unit.repository.images import CHUNK_SIZE
+from tests.unit.repository.versions.records import NOON, captured, committed
+
+SERVER = "2f9c4a70-1b7e-4f0e-9a52-6b1c0d3e8f41"
+VOLUME = "7c1d9e52-83f4-4a6b-b0c9-51d2e7a8c630"
+
+
+class MemoryUserServices:
+    """Servers and volumes of projects.
+
+    :ivar error: raised in place of an answer.
+    """
+
+    def __init__(self) -> None:
+        self.owners: dict[str, str] = {}
+        self.error: exception.AcstorError | None = None
+
+    def require_server(self, caller: Caller, server_id: str) -> None:
+        """Refuse a server of another project."""
+        self._require(caller, "server", server_id)
+
+    def require_volume(self, caller: Caller, volume_id: str) -> None:
+        """Refuse a volume of another project."""
+        self._require(caller, "volume", volume_id)
+
+    def _require(self, caller: Caller, kind: str, name: str) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.owners.get(name) != caller.project:
+            raise unknown(kind, name)
+
+
+class Setting:
+    """An API with one project that has a server and a volume."""
+
+    def __init__(self) -> None:
+        self.conf = cfg.ConfigOpts()
+        self.conf([], project="acstor")
+        enforcer = policy.Enforcer(self.conf)
+        enforcer.register_defaults(policies.list_rules())
+        self.clock = SetClock(NOON)
+        self.database = FaultyDatabase("sqlite://", clock=self.clock)
+        self.database.write(METADATA.create_all)
+        self.stores = stores_of(self.database)
+        self.origin = MemoryOrigin()
+        repository = Repository.init(self.origin, CHUNK_SIZE)
+        self.versions = VersionStore(
+            repository, wait=lambda seconds: None, now=lambda: self.clock.now
+        )
+        self.user_services = MemoryUserServices()
+        self.members: dict[str, Member] = {}
+        self.watch = HostWatch(lambda: self.clock.now)
+        self.deployment = OriginDeployment(
+            lambda: self.origin, lambda: dict(self.members), self.watch, max_age=0.0
+        )
+        self.gate = Gate(Authorizer(enforcer), checks_answers=True)
+        self.project = project_id()
+        self.user_services.owners = {SERVER: self.project, VOLUME: self.project}
+        self.backends = self.with_quotas(Unlimited())
+        self.routes = assembly.routes_of(self.backends)
+        self.app = application.resources_application(self.routes)
+        self.member = TestCaller(self.app, self.project)
+        self.stranger = TestCaller(self.app, project_id(), "manager")
+
+    def with_quotas(self, quotas: Quotas, kinds: frozenset[TaskKind] | None = None) -> Backends:
+        """Return backends with other limits."""
+        return Backends(
+            gate=self.gate,
+            stores=self.stores,
+            open_versions=lambda: self.versions,
+            user_services=self.user_services,
+            quotas=quotas,
+            deployment=self.deployment,
+            kinds=frozenset(TaskKind) if kinds is None else kinds,
+            now=lambda: self.clock.now,
+        )
+
+    def caller_of(self, backends: Backends) -> TestCaller:
+        """Return a member who calls an API with other backends."""
+        app = application.resources_application(assembly.routes_of(backends))
+        return TestCaller(app, self.project)
+
+    def add_version(self, *, is_captured: bool = False, **fields: Any) -> str:
+        """Make a version of the project, and return its id."""
+        version_id = str(uuid.uuid4())
+        known = {"project": self.project, **fields}
+        if is_captured:
+            self.versions.begin(version_id, captured(**known))
+        else:
+            self.versions.publish(version_id, committed(**known))
+        self.refresh(version_id)
+        return version_id
+
+    def refresh(self, version_id: str) -> None:
+        """Have the index be as the origin is."""
+        index_refresh.refresh(self.stores.versions, self.origin, version_id)
+
+    def add_schedule(self, **fields: Any) -> str:
+        """Make a schedule of the project, and return its id."""
+        schedule = {"name": "nightly", "every": "day", **fields}
+        answer = self.member.ask("POST", "/v1/schedules", {"schedule": schedule})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json["schedule"]["id"])
+
+    def add_task(self) -> str:
+        """Queue a task of the project, and return its id."""
+        body = {"version": {"server_id": SERVER}}
+        answer = self.member.ask("POST", "/v1/versions", body)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json["task"]["id"])
+
+    def later(self, **parts: float) -> datetime.datetime:
+        """Return a moment after the present one."""
+        return self.clock.now + datetime.timedelta(**parts)

@@ -1,0 +1,142 @@
+"""Tasks and restores over the API."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from acstor.versions.database.task_states import TaskEvent
+from acstor.versions.database.tasks import Progress, TaskError, TaskKind
+from testbed.fixtures.api_callers import first_error
+from tests.unit.api.setting import SERVER, VOLUME, Setting
+from tests.unit.api.test_versions import all_of
+
+
+def test_task_tells_its_progress_and_its_end(api: Setting) -> None:
+    task_id = api.add_task()
+    taken = api.stores.tasks.take("w1", 60.0)
+    assert taken is not None
+    _, lease = taken
+    api.stores.tasks.report(lease, Progress("commit", 0.42, 42, 100))
+    shown = api.member.get(f"/v1/tasks/{task_id}").json["task"]
+    assert (shown["state"], shown["step"], shown["progress"]) == ("running", "commit", 0.42)
+    assert (shown["bytes_done"], shown["bytes_total"]) == (42, 100)
+    error = TaskError("acstor.capture.agent_silent", "no answer", "take it with crash")
+    api.stores.tasks.finish(lease, TaskEvent.FAIL, error=error)
+    shown = api.member.get(f"/v1/tasks/{task_id}").json["task"]
+    assert shown["state"] == "failed"
+    assert shown["error"] == {
+        "code": "acstor.capture.agent_silent",
+        "title": "The task create failed",
+        "detail": "no answer",
+        "hint": "take it with crash",
+    }
+    assert shown["finished_at"] == "2026-11-26T12:00:00Z"
+
+
+def test_task_is_cancelled(api: Setting) -> None:
+    path = f"/v1/tasks/{api.add_task()}"
+    assert api.member.as_role("reader").ask("DELETE", path).status_code == 403
+    for _ in range(2):
+        answer = api.member.ask("DELETE", path)
+        assert (answer.status_code, answer.json["task"]["state"]) == (202, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("", 2),
+        ("?state=queued", 1),
+        ("?state=in:queued,cancelled", 2),
+        ("?state=done", 0),
+        ("?kind=create", 2),
+        ("?kind=restore", 0),
+        (f"?server_id={SERVER}", 2),
+        (f"?volume_id={VOLUME}", 0),
+        ("?limit=1", 2),
+    ],
+)
+def test_lists(api: Setting, query: str, count: int) -> None:
+    api.member.ask("DELETE", f"/v1/tasks/{api.add_task()}")
+    api.add_task()
+    assert len(all_of(api.member, f"/v1/tasks{query}", "tasks")) == count
+
+
+@pytest.mark.parametrize(
+    "query", ["state=pending", "kind=magic", f"server_id={SERVER}&volume_id={VOLUME}"]
+)
+def test_query_that_makes_no_sense_is_refused(api: Setting, query: str) -> None:
+    assert api.member.get(f"/v1/tasks?{query}").status_code == 400
+
+
+def test_restore_is_a_task(api: Setting) -> None:
+    one = api.add_version()
+    wanted = {"version_id": one, "server_id": SERVER, "method": "auto"}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted})
+    assert answer.status_code == 202
+    task_id = answer.json["task"]["id"]
+    assert answer.headers["Location"] == f"/v1/tasks/{task_id}"
+    shown = api.member.get(f"/v1/restores/{task_id}").json["restore"]
+    assert (shown["version_id"], shown["server_id"], shown["task_id"]) == (one, SERVER, task_id)
+    assert (shown["method"], shown["keep_current"], shown["reason"]) == ("auto", True, None)
+    assert all_of(api.member, "/v1/restores", "restores") == [shown]
+    found = all_of(api.member, f"/v1/restores?server_id={SERVER}&state=queued", "restores")
+    assert found == [shown]
+    _, lease = api.stores.tasks.take("w1", 60.0) or (None, None)
+    assert lease is not None
+    result = {"method": "in_place", "reason": "least bytes", "bytes_moved": 7}
+    api.stores.tasks.finish(lease, TaskEvent.FINISH, result=result)
+    shown = api.member.get(f"/v1/restores/{task_id}").json["restore"]
+    assert {name: shown[name] for name in result} == result
+
+
+def test_restore_of_a_group_has_all_its_versions(api: Setting) -> None:
+    group = str(uuid.uuid4())
+    ids = sorted(api.add_version(group=group, group_size=2) for _ in range(2))
+    answer = api.member.ask(
+        "POST", "/v1/restores", {"restore": {"group_id": group, "server_id": SERVER}}
+    )
+    task = api.stores.tasks.get(answer.json["task"]["id"])
+    assert task.parameters["versions"] == ids
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"version_id": str(uuid.UUID(int=1))},
+        {"version_id": str(uuid.UUID(int=1)), "server_id": SERVER},
+        {"group_id": str(uuid.UUID(int=1)), "server_id": SERVER},
+        {"version_id": str(uuid.UUID(int=1)), "server_id": SERVER, "volume_id": VOLUME},
+    ],
+)
+def test_restore_that_makes_no_sense_is_refused(api: Setting, fields: dict[str, Any]) -> None:
+    answer = api.member.ask("POST", "/v1/restores", {"restore": fields})
+    assert answer.status_code == 400
+
+
+def test_capture_is_no_restore_point(api: Setting) -> None:
+    one = api.add_version(is_captured=True)
+    wanted = {"version_id": one, "server_id": SERVER}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted})
+    assert (answer.status_code, first_error(answer)["code"]) == (
+        409,
+        "acstor.version.not_committed",
+    )
+
+
+def test_version_of_another_project_is_not_restored(api: Setting) -> None:
+    one = api.add_version(project=api.stranger.project)
+    wanted = {"version_id": one, "server_id": SERVER}
+    for caller in (api.member, api.member.as_role("admin")):
+        answer = caller.ask("POST", "/v1/restores", {"restore": wanted})
+        assert (answer.status_code, first_error(answer)["code"]) == (400, "acstor.version.unknown")
+
+
+def test_task_that_no_worker_can_do_is_not_queued(api: Setting) -> None:
+    one = api.add_version()
+    caller = api.caller_of(api.with_quotas(api.backends.quotas, frozenset({TaskKind.CREATE})))
+    wanted = {"version_id": one, "server_id": SERVER}
+    answer = caller.ask("POST", "/v1/restores", {"restore": wanted})
+    assert (answer.status_code, first_error(answer)["code"]) == (400, "acstor.unsupported")
+    assert not all_of(api.member, "/v1/tasks", "tasks")
