@@ -13,7 +13,7 @@ sys.path += [str(_root / "doc" / "ext"), str(_root)]
 project = "ACStor"
 copyright = "ACStor developers"  # noqa: A001
 version = release = _setup["metadata"]["version"]
-extensions = ["oslo_config.sphinxext", "acstor_results"]
+extensions = ["oslo_config.sphinxext", "acstor_api", "acstor_results"]
 html_theme = "furo"
 html_title = f"{project} {version}"
 master_doc = "index"
