@@ -5,6 +5,7 @@ One process with a thread for each connection, without TLS. Elsewhere a WSGI ser
 """
 
 import logging
+import os
 import signal
 import socketserver
 import threading
@@ -14,6 +15,7 @@ from wsgiref import simple_server
 from oslo_config import cfg
 
 from acstor.cmd import daemon
+from acstor.supervision.supervisor import Supervisor
 
 LOG = logging.getLogger("acstor.api")
 REQUEST_SECONDS = 60
@@ -56,8 +58,12 @@ def _run(conf: cfg.ConfigOpts) -> int:
         signal.signal(number, lambda *_: stop.set())
     thread = threading.Thread(target=server.serve_forever, name="api", daemon=True)
     thread.start()
-    LOG.info("the API is at http://%s:%d", conf.api.bind_host, conf.api.bind_port)
+    address = f"http://{conf.api.bind_host}:{server.server_port}"
+    LOG.info("the API is at %s", address)
+    supervisor = Supervisor.from_environment(os.environ)
+    supervisor.notify(READY="1", STATUS=f"the API is at {address}")
     stop.wait()
+    supervisor.notify(STOPPING="1")
     server.shutdown()
     thread.join()
     server.server_close()
