@@ -2,11 +2,12 @@
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
 
+from acstor import exception
 from acstor.api import application, metrics_targets
 from acstor.api.application import WsgiApplication
 from acstor.api.authorization import Authorizer
@@ -19,23 +20,29 @@ from acstor.api.quotas import Quotas, UnifiedLimits, Unlimited, UsageCounter
 from acstor.api.resources import (
     cluster,
     hosts,
+    images,
     project,
     restores,
     schedule_preview,
     schedules,
     tasks,
     versions,
+    volumes,
 )
 from acstor.api.routes import Route
 from acstor.api.user_services import KeystoneServices
 from acstor.cluster import member_list
 from acstor.repository.versions.store import VersionStore
 from acstor.rpc import transport
+from acstor.rpc.agent_client import AgentClient
+from acstor.rpc.signature import Signer, secrets_of
 from acstor.versions.database.opening import Stores, open_stores
 from acstor.versions.database.tasks import TaskKind
 
 ORIGIN_DEADLINE = 5.0
 """Seconds for which one call of the origin is repeated: a client waits for the answer."""
+OWNER_SECONDS = 5.0
+"""Seconds that a host may take to tell of a volume."""
 KINDS = frozenset({TaskKind.CREATE, TaskKind.DELETE, TaskKind.EXPIRE})
 """Kinds of tasks that the workers of this release do."""
 
@@ -54,6 +61,10 @@ TABLE: tuple[tuple[str, Callable[[Backends], Resource]], ...] = (
     ("/restores/{restore_id:uuid}", restores.OneRestore),
     ("/defaults", project.Defaults),
     ("/usage", project.UsageAndLimits),
+    ("/images", images.Images),
+    ("/images/{image_id:uuid}", images.OneImage),
+    ("/volumes", volumes.Volumes),
+    ("/volumes/{volume_id:uuid}", volumes.OneVolume),
     ("/hosts", hosts.Hosts),
     ("/hosts/{host}", hosts.Host),
     ("/ring", cluster.Ring),
@@ -99,6 +110,7 @@ def build(conf: cfg.ConfigOpts) -> WsgiApplication:
         quotas=quotas_of(conf, stores),
         deployment=deployment,
         kinds=KINDS,
+        ask_owner=lambda host, volume_id: _ask_owner(conf, host, volume_id),
         limit_max=conf.api.max_limit,
     )
     targets = metrics_targets.application(deployment.members, conf.api.metrics_targets_token)
@@ -113,6 +125,20 @@ def _watched(conf: cfg.ConfigOpts) -> HostWatch:
         host_watch.listener(watch, lambda: transport.open_transport(conf), name).start()
 
     return HostWatch(listen=listen) if transport.is_configured(conf) else HostWatch()
+
+
+def _ask_owner(conf: cfg.ConfigOpts, host: str, volume_id: str) -> Mapping[str, Any]:
+    """Return what a host says of a volume that it has open.
+
+    :raises UnavailableError: when it does not answer.
+    """
+    secrets = secrets_of(conf)
+    with transport.opened(conf) as opened:
+        client = AgentClient(opened, OWNER_SECONDS, Signer(secrets[0] if secrets else None))
+        found = client.call(host, "volume_status", volume=volume_id)
+    if not isinstance(found, Mapping):
+        raise exception.UnavailableError(f"host {host} tells nonsense of volume {volume_id}")
+    return found
 
 
 def quotas_of(conf: cfg.ConfigOpts, stores: Stores) -> Quotas:

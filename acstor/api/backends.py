@@ -2,7 +2,8 @@
 
 import dataclasses
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from acstor.api.cluster.deployment import Deployment
 from acstor.api.operations import Gate
@@ -29,6 +30,8 @@ class Backends:
     """Hosts, ring, decision, for administrators."""
     kinds: frozenset[TaskKind]
     """Kinds of tasks that workers of this release can do."""
+    ask_owner: Callable[[str, str], Mapping[str, Any]]
+    """Returns what the host that has a volume open says of it: host, id of the volume."""
     limit_max: int = 1000
     """Most items of a page."""
     now: Callable[[], datetime.datetime] = version_refs.utc_now

@@ -98,6 +98,14 @@ def links(call: Call, last: Position) -> list[dict[str, str]]:
     return [{"rel": "next", "href": _link(call, {"marker": _encoded(last)})}]
 
 
+def links_after(call: Call, marker: str) -> list[dict[str, str]]:
+    """Return the links of a page of another service's things.
+
+    :param marker: id of its last item, as that service takes it.
+    """
+    return [{"rel": "next", "href": _link(call, {"marker": marker})}]
+
+
 def filters(query: Mapping[str, Any], fields: Sequence[VersionField]) -> tuple[Filter, ...]:
     """Return the conditions of a query.
 

@@ -5,7 +5,17 @@ from types import ModuleType
 
 from oslo_policy import policy
 
-from acstor.api.policies import base, cluster, project, restores, schedules, tasks, versions
+from acstor.api.policies import (
+    base,
+    cluster,
+    images,
+    project,
+    restores,
+    schedules,
+    tasks,
+    versions,
+    volumes,
+)
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -19,5 +29,14 @@ def role_of(rule: str) -> str:
     return base.ROLES.get(checks.get(rule, ""), "that the policy file asks for")
 
 
-MODULES: tuple[ModuleType, ...] = (versions, schedules, tasks, restores, project, cluster)
+MODULES: tuple[ModuleType, ...] = (
+    versions,
+    schedules,
+    tasks,
+    restores,
+    project,
+    images,
+    volumes,
+    cluster,
+)
 """Modules of the resources."""

@@ -2,6 +2,7 @@
 
 import datetime
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -16,7 +17,7 @@ from acstor.api.cluster.deployment import OriginDeployment
 from acstor.api.cluster.host_watch import HostWatch
 from acstor.api.operations import Gate
 from acstor.api.quotas import Quotas, Unlimited
-from acstor.api.user_services import unknown
+from acstor.api.user_services import Kind, SeenThing, unknown
 from acstor.cluster.member import Member
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.repository import Repository
@@ -31,6 +32,7 @@ from tests.unit.repository.images import CHUNK_SIZE
 from tests.unit.repository.versions.records import NOON, captured, committed
 
 SERVER = "2f9c4a70-1b7e-4f0e-9a52-6b1c0d3e8f41"
+IMAGE = "6d0f8b3a-2c7e-4519-b8a4-e5f1c9d7036b"
 VOLUME = "7c1d9e52-83f4-4a6b-b0c9-51d2e7a8c630"
 
 
@@ -42,6 +44,7 @@ class MemoryUserServices:
 
     def __init__(self) -> None:
         self.owners: dict[str, str] = {}
+        self.seen: dict[Kind, list[SeenThing]] = {kind: [] for kind in Kind}
         self.error: exception.AcstorError | None = None
 
     def require_server(self, caller: Caller, server_id: str) -> None:
@@ -51,6 +54,24 @@ class MemoryUserServices:
     def require_volume(self, caller: Caller, volume_id: str) -> None:
         """Refuse a volume of another project."""
         self._require(caller, "volume", volume_id)
+
+    def find(self, caller: Caller, kind: Kind, thing_id: str) -> SeenThing | None:
+        """Return a thing of the caller's project."""
+        found = [each for each in self.seen[kind] if each.id == thing_id]
+        is_own = self.owners.get(thing_id) == caller.project
+        return found[0] if found and is_own else None
+
+    def page(
+        self, caller: Caller, kind: Kind, limit: int, marker: str | None, name: str | None
+    ) -> list[SeenThing]:
+        """Return things of the caller's project."""
+        if self.error is not None:
+            raise self.error
+        mine = [each for each in self.seen[kind] if self.owners.get(each.id) == caller.project]
+        named = [each for each in mine if name in (None, each.name)]
+        ids = [each.id for each in named]
+        begin = 0 if marker is None else ids.index(marker) + 1
+        return named[begin : begin + limit]
 
     def _require(self, caller: Caller, kind: str, name: str) -> None:
         if self.error is not None:
@@ -78,6 +99,7 @@ class Setting:
         )
         self.user_services = MemoryUserServices()
         self.members: dict[str, Member] = {}
+        self.told: dict[tuple[str, str], Mapping[str, Any]] = {}
         self.watch = HostWatch(lambda: self.clock.now)
         self.deployment = OriginDeployment(
             lambda: self.origin, lambda: dict(self.members), self.watch, max_age=0.0
@@ -101,8 +123,14 @@ class Setting:
             quotas=quotas,
             deployment=self.deployment,
             kinds=frozenset(TaskKind) if kinds is None else kinds,
+            ask_owner=self._ask_owner,
             now=lambda: self.clock.now,
         )
+
+    def _ask_owner(self, host: str, volume_id: str) -> Mapping[str, Any]:
+        if (host, volume_id) not in self.told:
+            raise exception.DeadlineError(f"host {host} does not answer")
+        return self.told[host, volume_id]
 
     def caller_of(self, backends: Backends) -> TestCaller:
         """Return a member who calls an API with other backends."""

@@ -12,8 +12,11 @@ from falcon import testing
 from acstor.api import policies
 from acstor.api.policies import base
 from acstor.api.routes import Route
+from acstor.api.user_services import Kind, SeenThing
+from acstor.repository import layout
+from acstor.repository.volumes.record import VolumeRecord
 from testbed.fixtures.api_callers import TestCaller, first_error
-from tests.unit.api.setting import SERVER, Setting
+from tests.unit.api.setting import IMAGE, SERVER, VOLUME, Setting
 
 BODIES: dict[str, Any] = {
     "versions:create": {"version": {"server_id": SERVER}},
@@ -40,7 +43,13 @@ class Things:
             "schedule_id": api.add_schedule(),
             "task_id": api.add_task(),
             "target_id": SERVER,
+            "image_id": IMAGE,
+            "volume_id": VOLUME,
         }
+        api.user_services.owners[IMAGE] = api.project
+        api.user_services.seen[Kind.IMAGE] = [SeenThing(IMAGE, "debian-12", 1)]
+        api.user_services.seen[Kind.VOLUME] = [SeenThing(VOLUME, "data", 1 << 30)]
+        api.origin.swap_ref(layout.volume_ref(VOLUME), None, VolumeRecord(1 << 30).encode())
         restore = {"version_id": self.ids["version_id"], "server_id": SERVER}
         made = api.member.ask("POST", "/v1/restores", {"restore": restore})
         self.ids["restore_id"] = made.json["task"]["id"]
@@ -101,7 +110,7 @@ def test_things_of_another_project_are_not_found(api: Setting, role: str) -> Non
 
 def test_lists_of_another_project_are_empty(api: Setting) -> None:
     Things(api)
-    for path in ("versions", "schedules", "tasks", "restores"):
+    for path in ("versions", "schedules", "tasks", "restores", "images", "volumes"):
         assert api.stranger.get(f"/v1/{path}").json[path] == []
 
 

@@ -10,7 +10,7 @@ from oslo_context.context import RequestContext
 from acstor import exception
 from acstor.api.caller import Caller
 from acstor.api.errors import ApiError
-from acstor.api.user_services import KeystoneServices
+from acstor.api.user_services import KeystoneServices, Kind, SeenThing
 
 PROJECT = "9b2e4d6f80a14c35b7d9e1f203a5c7e9"
 TOKEN = object()
@@ -43,7 +43,7 @@ class Adapter:
 def asked(kind: str, answer: Any) -> Adapter:
     """Ask for a thing whose service answers so."""
     adapter = Adapter(answer)
-    services = KeystoneServices(adapter, adapter)
+    services = KeystoneServices(adapter, adapter, adapter)
     require = services.require_server if kind == "server" else services.require_volume
     require(CALLER, "1")
     return adapter
@@ -94,3 +94,40 @@ def test_thing_of_others_is_refused(kind: str, answer: Any) -> None:
 def test_service_that_does_not_answer_is_told(answer: Any) -> None:
     with pytest.raises(exception.UnavailableError):
         asked("server", answer)
+
+
+def test_images_and_volumes_are_listed_with_the_own_token() -> None:
+    image = {"id": "i", "name": None, "size": 5, "disk_format": "qcow2"}
+    adapter = Adapter({"images": [image], "volumes": [{"id": "v", "name": "data", "size": 2}]})
+    services = KeystoneServices(adapter, adapter, adapter)
+    assert services.page(CALLER, Kind.IMAGE, 2, None, "a b") == [SeenThing("i", "", 5)]
+    assert services.page(CALLER, Kind.VOLUME, 2, "v0", None) == [SeenThing("v", "data", 2 << 30)]
+    assert adapter.asked == [
+        ("/v2/images?limit=2&name=a+b", TOKEN),
+        ("/volumes/detail?limit=2&marker=v0", TOKEN),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        (Kind.IMAGE, {"id": "1", "name": "n", "size": None}),
+        (Kind.VOLUME, {"volume": {"id": "1", "name": "n"}}),
+    ],
+)
+def test_one_thing_is_found(kind: Kind, answer: Any) -> None:
+    services = KeystoneServices(*[Adapter(answer)] * 3)
+    assert services.find(CALLER, kind, "1") == SeenThing("1", "n", None)
+    services = KeystoneServices(*[Adapter(ks_exceptions.NotFound())] * 3)
+    assert services.find(CALLER, kind, "1") is None
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_list_that_cannot_be_had_is_told(kind: Kind) -> None:
+    services = KeystoneServices(*[Adapter(ks_exceptions.BadRequest())] * 3)
+    with pytest.raises(ApiError):
+        services.page(CALLER, kind, 2, "none", None)
+    for answer in (ks_exceptions.ConnectFailure(), {}, [], {f"{kind}s": [{}]}):
+        services = KeystoneServices(*[Adapter(answer)] * 3)
+        with pytest.raises(exception.UnavailableError):
+            services.page(CALLER, kind, 2, None, None)

@@ -1,0 +1,8 @@
+"""Rules of volumes."""
+
+from acstor.api.policies.base import READER, rule
+
+RULES = (
+    rule("volumes:list", READER, "List volumes that ACStor serves.", "GET /v1/volumes"),
+    rule("volumes:show", READER, "Show a volume.", "GET /v1/volumes/{volume_id}"),
+)

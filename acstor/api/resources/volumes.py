@@ -1,0 +1,106 @@
+"""Volumes of Cinder that ACStor serves: durability, and what the loss of their host would leave."""
+
+import datetime
+from typing import Any
+
+from acstor import exception, untrusted_json
+from acstor.api import paging, times
+from acstor.api.backends import Backends
+from acstor.api.errors import not_found
+from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.schemas import volumes as schemas
+from acstor.api.user_services import Kind, SeenThing
+from acstor.repository.volumes import record_refs
+from acstor.repository.volumes.record import VolumeRecord
+
+PAGE_MAX = 100
+"""Most volumes of one page: for each a record is read."""
+_AGE_MAX = 1e9
+"""Oldest recovery point that is believed, seconds."""
+
+
+def fields_of(volume: SeenThing, record: VolumeRecord, *, is_admin: bool) -> dict[str, Any]:
+    """Return a volume without what only its host knows."""
+    found: dict[str, Any] = {
+        "id": volume.id,
+        "name": volume.name,
+        "durability": record.durability.default.value,
+        "interval_seconds": record.durability.period_s,
+        "recovery_point": None,
+        "dirty_bytes": None if record.owner is not None else 0,
+        "size_bytes": record.size_bytes,
+    }
+    if is_admin:
+        found["host"] = record.owner
+    return found
+
+
+class _OfVolumes:
+    """Resource of volumes."""
+
+    def __init__(self, backends: Backends) -> None:
+        """Keep the backends."""
+        self._backends = backends
+
+    @property
+    def gate(self) -> Gate:
+        """Gate that its calls come through."""
+        return self._backends.gate
+
+    def _record(self, volume: SeenThing) -> VolumeRecord | None:
+        """Return the record of a volume, None where it is not ACStor's."""
+        refs = self._backends.open_versions().repository.origin
+        found = record_refs.find_volume(refs, volume.id)
+        return None if found is None else found.record
+
+
+class Volumes(_OfVolumes):
+    """Volumes: ``/v1/volumes``. No host is asked: recovery points are in single volumes."""
+
+    @operation("volumes:list", "List volumes", {200: schemas.LISTED}, query=schemas.QUERY)
+    def on_get(self, call: Call) -> Answer:
+        """Answer a page, in the order of Cinder; volumes of other back-ends are left out."""
+        limit = min(call.query.get("limit", PAGE_MAX), PAGE_MAX)
+        seen = self._backends.user_services.page(
+            call.caller, Kind.VOLUME, limit, call.query.get("marker"), call.query.get("name")
+        )
+        records = [(each, self._record(each)) for each in seen]
+        volumes = [
+            fields_of(each, record, is_admin=call.is_admin)
+            for each, record in records
+            if record is not None
+        ]
+        links = paging.links_after(call, seen[-1].id) if len(seen) == limit else []
+        return Answer({"volumes": volumes, "links": links})
+
+
+class OneVolume(_OfVolumes):
+    """One volume: ``/v1/volumes/<id>``."""
+
+    @operation("volumes:show", "Show a volume", {200: schemas.SHOWN})
+    def on_get(self, call: Call) -> Answer:
+        """Answer the volume; its host is asked what it has not pushed yet."""
+        volume_id = call.path["volume_id"]
+        seen = self._backends.user_services.find(call.caller, Kind.VOLUME, volume_id)
+        record = None if seen is None else self._record(seen)
+        if seen is None or record is None:
+            raise not_found("volume", volume_id, hint="list what there is: openstack volume list")
+        fields = fields_of(seen, record, is_admin=call.is_admin)
+        if record.owner is not None:
+            fields.update(self._told(record.owner, volume_id))
+        return Answer({"volume": fields})
+
+    def _told(self, host: str, volume_id: str) -> dict[str, Any]:
+        """Return what the owner tells; nothing where it does not answer."""
+        try:
+            found = self._backends.ask_owner(host, volume_id)
+        except exception.AcstorError:
+            return {}
+        age, dirty = found.get("recovery_point_age_s"), found.get("dirty_bytes")
+        told: dict[str, Any] = {}
+        if untrusted_json.is_number(age, 0, _AGE_MAX):
+            at = self._backends.now() - datetime.timedelta(seconds=float(str(age)))
+            told["recovery_point"] = {"at": times.text(at), "age_seconds": age}
+        if untrusted_json.is_whole(dirty, 0, 1 << 62):
+            told["dirty_bytes"] = dirty
+        return told
