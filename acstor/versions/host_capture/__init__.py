@@ -1,0 +1,1 @@
+"""Captures on a compute host, as the service of versions and the hosts speak of them."""
