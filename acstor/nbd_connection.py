@@ -196,18 +196,16 @@ class NbdConnection:
             raise ConnectionLostError(errno.EPROTO, "the server speaks no fixed newstyle NBD")
         name = export.encode()
         data = struct.pack(">I", len(name)) + name + struct.pack(">HH", 1, _INFO_BLOCK_SIZE)
-        try:
-            self._socket.sendall(
-                struct.pack(">I", _FLAG_FIXED_NEWSTYLE | flags & _FLAG_NO_ZEROES)
-                + struct.pack(">QII", _OPTION_MAGIC, _OPTION_GO, len(data))
-                + data
-            )
-        except OSError as error:
-            raise _lost(error) from error
+        self._send_bytes(struct.pack(">I", _FLAG_FIXED_NEWSTYLE | flags & _FLAG_NO_ZEROES))
+        self._prepare(export)
+        self._send_bytes(struct.pack(">QII", _OPTION_MAGIC, _OPTION_GO, len(data)) + data)
         for _ in range(_OPTION_REPLIES_MAX):
             if self._take_option_reply():
                 return
         raise ConnectionLostError(errno.EPROTO, "the NBD server does not come to an end")
+
+    def _prepare(self, export: str) -> None:
+        """Negotiate what comes before the export is opened: nothing."""
 
     def _take_option_reply(self) -> bool:
         """Take one reply to NBD_OPT_GO; return whether it was the last one."""
@@ -247,6 +245,12 @@ class NbdConnection:
             self._request_bytes_max = min(REQUEST_BYTES_MAX, most // least * least)
 
     # Bytes
+
+    def _send_bytes(self, content: bytes) -> None:
+        try:
+            self._socket.sendall(content)
+        except OSError as error:
+            raise _lost(error) from error
 
     def _receive(self, size: int) -> bytes:
         buffer = bytearray(size)

@@ -106,7 +106,7 @@ PACKAGE_FLOORS = (
     {"exception", "version", "states", "files", "sockets", "alarm", "backoff"}
     | {"path_walk", "untrusted_json"},
     {"service", "nbd_connection", "warning_filters", "oid", "native", "private_files"},
-    {"conf", "control", "http_server", "origin", "supervision", "telemetry"},
+    {"conf", "control", "http_server", "nbd_block_status", "origin", "supervision"} | {"telemetry"},
     {"identity", "cluster", "mounting", "repository", "rpc"},
     {"drivers", "policy", "preload", "registrar", "revocation", "scheduler", "versions"},
     {"agent", "dataplane"},
