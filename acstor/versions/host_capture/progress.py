@@ -68,7 +68,7 @@ class Failure:
         :raises ValueError: when it is malformed.
         """
         return cls(
-            exception.ErrorKind(fields.get("kind")),
+            exception.ErrorKind(str(fields.get("kind"))),
             _text(fields.get("message"), "message"),
             _text(fields.get("hint"), "hint"),
         )
@@ -130,7 +130,7 @@ class CaptureProgress:
             task=uuid_of(answer.get("task"), "task"),
             epoch=epoch_of(answer.get("epoch")),
             host=_text(answer.get("host"), "host"),
-            state=CaptureState(answer.get("state")),
+            state=CaptureState(str(answer.get("state"))),
             disks=tuple(CapturedDisk.from_fields(disk) for disk in disks),
             left_out={
                 _text(device, "a device"): _text(why, "a reason")

@@ -146,7 +146,7 @@ class CaptureRequest:
     @classmethod
     def _from_arguments(cls, arguments: Mapping[str, Any]) -> "CaptureRequest":
         _refuse_unknown(cls, arguments)
-        kind = DiskKind(arguments.get("kind"))
+        kind = DiskKind(str(arguments.get("kind")))
         devices, parents = arguments.get("devices"), arguments.get("parents") or {}
         if devices is not None and not isinstance(devices, list | tuple):
             raise ValueError("devices is no list")
