@@ -38,13 +38,22 @@ class Limits:
     files: int = FILES_MAX
 
 
-def confine(arguments: list[str], limits: Limits, descriptor: int | None = None) -> list[str]:
+def confine(
+    arguments: list[str],
+    limits: Limits,
+    descriptor: int | None = None,
+    *,
+    reads_all: bool = False,
+) -> list[str]:
     """Return the command line that runs ``arguments`` confined, a child of this process.
 
     :param descriptor: of the image file, which the tool opens again by ``/dev/fd``.
+    :param reads_all: whether it is to read files of everybody in any case: those that the image is
+        based on, where the image itself is trusted to name them.
     """
     user, group = tool_user() or (-1, -1)
-    reads_all = user >= 0 and descriptor is not None and not _is_readable_by_all(descriptor)
+    is_private = descriptor is not None and not _is_readable_by_all(descriptor)
+    reads_all = user >= 0 and (reads_all or is_private)
     numbers = (os.getpid(), limits.address_space, limits.cpu_seconds, limits.files, user, group)
     launcher = [sys.executable, "-I", "-S", confined.__file__]
     return [*launcher, *map(str, numbers), str(int(reads_all)), *arguments]

@@ -57,7 +57,7 @@ class CaptureEvent(enum.StrEnum):
     FAIL = "fail"
     ABORT = "abort"
     DISCARD = "discard"
-    """Who asked for it has taken note of its end."""
+    """The end of it was taken note of by those who asked for it."""
 
 
 _S, _E = CaptureState, CaptureEvent

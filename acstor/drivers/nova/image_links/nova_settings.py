@@ -17,6 +17,8 @@ from acstor import exception
 
 _SUBDIRECTORY_DEFAULT = "_base"
 _LOCKS = "locks"
+PINS_DIRECTORY = ".acstor/pins"
+"""Directory of pins below ``instances_path``; Nova passes over it."""
 
 Signature = tuple[tuple[str, int, int, int], ...]
 """Identity of the files' content: path, inode, size and time of the last change, ns, of each."""
@@ -36,6 +38,11 @@ class NovaSettings:
     def lock_directory(self) -> str:
         """Directory in which Nova keeps the locks of base files."""
         return os.path.join(self.instances_path, _LOCKS)
+
+    @property
+    def pins_directory(self) -> str:
+        """Directory in which disks are pinned that versions are to be taken of."""
+        return os.path.join(self.instances_path, PINS_DIRECTORY)
 
     def base_path(self, name: str) -> str:
         """Return the path of a base file."""

@@ -1,9 +1,10 @@
 """Finding out which base files the instances below Nova's instances_path use.
 
 What counts is what QEMU will open: each regular file in each instance's directory (also while it
-is resized, rescued or deleted: ``<uuid>``, ``<uuid>_resize``, ``<uuid>_del``), and the temporary
-files of live snapshots, by the backing file that its qcow2 header names. Nova's database is not
-asked: an instance that Nova has forgotten, but whose guest runs, counts as well.
+is resized, rescued or deleted: ``<uuid>``, ``<uuid>_resize``, ``<uuid>_del``), the temporary files
+of live snapshots, and disks that are pinned, by the backing file that its qcow2 header names.
+Nova's database is not asked: an instance that Nova has forgotten, but whose guest runs, counts as
+well.
 """
 
 import logging
@@ -82,6 +83,7 @@ def _overlay_candidates(settings: NovaSettings) -> Iterator[tuple[str, str]]:
 
     :raises OSError: when a directory cannot be read; one that is gone meanwhile is no error.
     """
+    yield from _pinned(settings)
     left_out = {settings.base_directory, settings.lock_directory}
     for directory in _entries(settings.instances_path, missing_ok=False):
         if not directory.is_dir(follow_symlinks=False) or directory.path in left_out:
@@ -91,6 +93,13 @@ def _overlay_candidates(settings: NovaSettings) -> Iterator[tuple[str, str]]:
                 if inner.is_dir(follow_symlinks=False):
                     yield from ((inner.name, path) for path in _regular_files(inner.path))
         yield from ((directory.name, path) for path in _regular_files(directory.path))
+
+
+def _pinned(settings: NovaSettings) -> Iterator[tuple[str, str]]:
+    """Yield the disks of servers that may be gone, and whose last state is to be captured."""
+    for server in _entries(settings.pins_directory):
+        for pin in _entries(server.path):
+            yield from ((server.name, path) for path in _regular_files(pin.path))
 
 
 def _regular_files(directory: str) -> Iterator[str]:

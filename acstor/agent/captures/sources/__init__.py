@@ -1,0 +1,1 @@
+"""Disks that captures read: one interface, whatever they lie in."""
