@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree
 
 
 class LibvirtError(Exception):
@@ -26,7 +27,9 @@ class MemoryDomain:
         self.is_active = is_active
         self.operation = 0
         self.backup_xml = ""
+        self.scratch = ""
         self.is_aborted = False
+        self.is_beginning = False
         self.exports: dict[str, str] = {}
         self.agent: Callable[[str, int], Any] | None = None
         self.begin_error: LibvirtError | None = None
@@ -54,16 +57,26 @@ class MemoryDomain:
             raise self.begin_error
         self.backup_xml = backup_xml
         self.operation = MemoryLibvirt.VIR_DOMAIN_JOB_OPERATION_BACKUP
-        self.exports["libvirt-nbd-vda"] = "libvirt-1-format"
+        self.exports["libvirt-nbd-libvirt-4-format"] = "libvirt-4-format"
+        root = ElementTree.fromstring(backup_xml)
+        scratch = root.find("disks/disk/scratch")
+        self.scratch = "" if scratch is None else scratch.get("file", "")
 
     def jobStats(self, flags: int) -> dict[str, int]:  # noqa: N802 - of libvirt
         """Return what the job is."""
-        return {"operation": self.operation, "disk_temp_used": self.temp_used}
+        if self.is_beginning:
+            raise LibvirtError(MemoryLibvirt.VIR_ERR_INTERNAL_ERROR, "backup job data missing")
+        told = {"operation": self.operation, "disk_temp_used": self.temp_used}
+        if self.is_aborted:  # it is still there when the call to end it is answered
+            self.operation = 0
+        return told
 
     def abortJob(self) -> None:  # noqa: N802 - of libvirt
         """End the job."""
+        if self.is_beginning:
+            self.is_beginning = False
+            raise LibvirtError(MemoryLibvirt.VIR_ERR_OPERATION_INVALID, "no job is active")
         self.is_aborted = True
-        self.operation = 0
         self.exports.clear()
 
 
@@ -109,13 +122,14 @@ class MemoryLibvirt:
     """The module ``libvirt``."""
 
     libvirtError = LibvirtError  # noqa: N815 - of libvirt
+    VIR_ERR_INTERNAL_ERROR = 1
     VIR_ERR_NO_SUPPORT = 3
     VIR_ERR_NO_DOMAIN = 42
     VIR_ERR_OPERATION_INVALID = 55
     VIR_ERR_OPERATION_TIMEOUT = 68
     VIR_ERR_AGENT_UNRESPONSIVE = 86
     VIR_ERR_OPERATION_UNSUPPORTED = 84
-    VIR_ERR_AGENT_COMMAND_TIMEOUT = 112
+    VIR_ERR_AGENT_UNSYNCED = 97
     VIR_DOMAIN_JOB_OPERATION_BACKUP = 9
     VIR_DOMAIN_EVENT_ID_LIFECYCLE = 0
     VIR_DOMAIN_EVENT_UNDEFINED = 1
@@ -163,6 +177,13 @@ class MemoryLibvirtQemu:
             case "query-block-exports":
                 exports = [{"id": name, "node-name": node} for name, node in domain.exports.items()]
                 return json.dumps({"return": exports})
+            case "query-named-block-nodes":
+                nodes = [
+                    {"node-name": "libvirt-1-format", "file": "/other"},
+                    {"node-name": "libvirt-4-format", "file": domain.scratch},
+                    {"node-name": "libvirt-4-storage", "file": domain.scratch},
+                ]
+                return json.dumps({"return": nodes})
             case "block-export-add":
                 assert arguments["allocation-depth"] is True
                 domain.exports[arguments["id"]] = arguments["node-name"]

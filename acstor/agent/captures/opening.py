@@ -227,6 +227,7 @@ class BackupWatch:
 
         :raises ConflictError: when somebody else has ended it, or the guest.
         :raises ExhaustedError: when it was ended because of its scratch files.
+        :raises UnavailableError: when the hypervisor does not say.
         """
         if self._problem is None:
             self.look_once()
@@ -234,12 +235,11 @@ class BackupWatch:
             raise self._problem
 
     def look_once(self) -> None:
-        """Look at the backup, and end it when its scratch files are too large."""
-        try:
-            status = self._hypervisor.backup_status(self._server)
-        except exception.AcstorError as error:
-            self._problem = error
-            return
+        """Look at the backup, and end it when its scratch files are too large.
+
+        :raises UnavailableError: when the hypervisor does not say.
+        """
+        status = self._hypervisor.backup_status(self._server)
         if status is None:
             self._problem = exception.ConflictError(
                 f"the backup of server {self._server} was ended",
@@ -260,7 +260,11 @@ class BackupWatch:
 
     def _run(self) -> None:
         while not self._stopping.wait(self._interval) and self._problem is None:
-            self.look_once()
+            try:
+                self.look_once()
+            except exception.AcstorError as error:
+                # It may be back at the end, and only then does it matter.
+                LOG.warning("the backup of server %s cannot be looked at: %s", self._server, error)
 
 
 def scratch_files(scratch_path: str, server: str, devices: list[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
@@ -26,14 +27,16 @@ from acstor.agent.hypervisor.base import (
     OnEvent,
 )
 from acstor.agent.hypervisor.domain_xml import Guest, parse_guest
+from acstor.backoff import BackOff
 
 LOG = logging.getLogger(__name__)
 
 KEEPALIVE_SECONDS = 5
 KEEPALIVE_COUNT = 6
 """Unanswered messages after which a connection counts as broken."""
-_EXPORT_OF_LIBVIRT = "libvirt-nbd-"
-"""Beginning of the ids of the exports that libvirt makes, before the device."""
+END_TIMEOUT = 30.0
+"""Seconds that a backup may take to end."""
+_END = BackOff(first=0.02, longest=0.5)
 _EXPORT_OF_OURS = "acstor-"
 _HINT = "check that libvirt runs, and that this user may use [captures] libvirt_uri"
 
@@ -120,9 +123,10 @@ class LibvirtHypervisor(Hypervisor):
         """See :class:`.Hypervisor`."""
         with self._mapped(f"backup of guest {server}"):
             domain = self._domain(server)
-            if domain is None or not domain.isActive() or not self._has_backup(domain):
+            if domain is None or not domain.isActive():
                 return None
-            return BackupStatus(int(domain.jobStats(0).get("disk_temp_used", 0)))
+            stats = self._backup_stats(domain)
+            return None if stats is None else BackupStatus(int(stats.get("disk_temp_used", 0)))
 
     def end_backup(self, server: str) -> bool:
         """See :class:`.Hypervisor`."""
@@ -133,22 +137,48 @@ class LibvirtHypervisor(Hypervisor):
             # Ours first: an export keeps the file of the layer open.
             for export in self._exports_of_ours(domain):
                 self._monitor(domain, "block-export-del", {"id": export, "mode": "hard"})
-            domain.abortJob()
+            try:
+                domain.abortJob()
+            except self._libvirt.libvirtError as error:
+                if error.get_error_code() != self._libvirt.VIR_ERR_OPERATION_INVALID:
+                    raise
+                LOG.debug("the backup of guest %s has ended by itself", server)
+            self._wait_for_end(domain)
             return True
 
+    def _wait_for_end(self, domain: Any) -> None:
+        """Wait until QEMU has ended a job: that goes on after libvirt has answered."""
+        until, attempts = time.monotonic() + END_TIMEOUT, 0
+        while domain.isActive() and self._has_backup(domain):
+            if time.monotonic() >= until:
+                raise exception.DeadlineError(
+                    f"the backup of guest {domain.UUIDString()} does not end in {END_TIMEOUT:g} s",
+                    hint="look at 'virsh domjobinfo' and the log of libvirt",
+                )
+            attempts += 1
+            time.sleep(_END.seconds(attempts))
+
     def _has_backup(self, domain: Any) -> bool:
-        """Return whether the guest's job is a backup, and not a migration or a dump of others."""
-        operation = domain.jobStats(0).get("operation", 0)
-        return bool(operation == self._libvirt.VIR_DOMAIN_JOB_OPERATION_BACKUP)
+        return self._backup_stats(domain) is not None
+
+    def _backup_stats(self, domain: Any) -> dict[str, Any] | None:
+        """Return what is told of a backup; None: the guest has no job, or one of another kind."""
+        try:
+            stats: dict[str, Any] = domain.jobStats(0)
+        except self._libvirt.libvirtError as error:
+            if error.get_error_code() == self._libvirt.VIR_ERR_INTERNAL_ERROR:
+                return {}  # "backup job data missing": it is just beginning, or ending
+            raise
+        operation = stats.get("operation", 0)
+        return stats if operation == self._libvirt.VIR_DOMAIN_JOB_OPERATION_BACKUP else None
 
     def _layer_exports(self, domain: Any, request: BackupRequest) -> dict[str, BackupExport]:
         """Have exports that tell of layers, too; where that fails, do without."""
         made = {}
         try:
-            exports = self._monitor(domain, "query-block-exports", {})
-            nodes = {str(one.get("id")): str(one.get("node-name")) for one in exports}
-            for device in request.scratch:
-                node = nodes.get(_EXPORT_OF_LIBVIRT + device)
+            nodes = self._exported_nodes(domain)
+            for device, scratch in request.scratch.items():
+                node = nodes.get(scratch)
                 if node is None:
                     continue
                 name = _EXPORT_OF_OURS + device
@@ -166,6 +196,17 @@ class LibvirtHypervisor(Hypervisor):
                 exception.one_line(error),
             )
         return made
+
+    def _exported_nodes(self, domain: Any) -> dict[str, str]:
+        """Return the exported nodes by their files: how libvirt calls either depends on it."""
+        exports = self._monitor(domain, "query-block-exports", {})
+        exported = {str(export.get("node-name")) for export in exports}
+        nodes = self._monitor(domain, "query-named-block-nodes", {"flat": True})
+        return {
+            str(node.get("file")): str(node["node-name"])
+            for node in nodes
+            if node.get("node-name") in exported
+        }
 
     def _exports_of_ours(self, domain: Any) -> list[str]:
         if not self._uses_monitor:
@@ -197,7 +238,7 @@ class LibvirtHypervisor(Hypervisor):
                 late = (
                     self._libvirt.VIR_ERR_AGENT_UNRESPONSIVE,
                     self._libvirt.VIR_ERR_OPERATION_TIMEOUT,
-                    self._libvirt.VIR_ERR_AGENT_COMMAND_TIMEOUT,
+                    self._libvirt.VIR_ERR_AGENT_UNSYNCED,
                 )
                 raise AgentError(
                     exception.one_line(error), is_late=error.get_error_code() in late

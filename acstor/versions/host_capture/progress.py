@@ -104,6 +104,7 @@ class CaptureProgress:
         return {
             **dataclasses.asdict(self),
             "state": self.state.value,
+            "disks": [dataclasses.asdict(disk) for disk in self.disks],
             "left_out": dict(self.left_out),
             "consistency": self.consistency and self.consistency.value,
         }

@@ -87,7 +87,11 @@ class VersionFields:
             name=fields.get("name") or "",
             schedule=fields.get("schedule"),
             slot=fields.get("slot"),
-            expires_at=None if expires_at is None else parse_time(expires_at, "expires_at"),
+            expires_at=(
+                None
+                if expires_at is None
+                else parse_time(expires_at, "expires_at").replace(microsecond=0)
+            ),
             labels=dict(labels),
             dedup_scope=fields.get("dedup_scope"),
         )

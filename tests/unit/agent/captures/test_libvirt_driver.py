@@ -61,7 +61,7 @@ def test_backup_names_every_disk_and_makes_no_checkpoint(host: Host) -> None:
     assert set(disks.values()) == {"no"}
     assert root.find("incremental") is None
     assert exports["vda"].tells_layers
-    assert host.domain.exports[exports["vda"].name] == "libvirt-1-format"
+    assert host.domain.exports[exports["vda"].name] == "libvirt-4-format"
 
 
 def test_backup_is_ended_with_the_exports_that_were_added(host: Host) -> None:
@@ -73,6 +73,16 @@ def test_backup_is_ended_with_the_exports_that_were_added(host: Host) -> None:
     assert host.hypervisor.end_backup(SERVER)
     assert host.domain.is_aborted
     assert not host.hypervisor.end_backup(SERVER)
+    assert host.hypervisor.backup_status(SERVER) is None
+
+
+def test_backup_that_is_just_beginning_or_ending_is_one(host: Host) -> None:
+    """libvirt has it as a job, and no data of it yet, or any more."""
+    host.domain.is_beginning = True
+    status = host.hypervisor.backup_status(SERVER)
+    assert status is not None
+    assert status.scratch_bytes == 0
+    assert host.hypervisor.end_backup(SERVER)
     assert host.hypervisor.backup_status(SERVER) is None
 
 

@@ -216,3 +216,13 @@ def test_number_of_files_is_bounded(nova: NovaHost) -> None:
     nova.add_overlay(IMAGE)
     assert not overlay_scan.scan(nova.settings, files_max=1).is_complete
     assert overlay_scan.scan(nova.settings, files_max=2).is_complete
+
+
+def test_pinned_disk_of_a_server_that_is_gone_needs_its_base(nova: NovaHost) -> None:
+    """Its last state is to be captured: without the base file that cannot be read."""
+    folder = pathlib.Path(nova.settings.pins_directory, "server", "pin")
+    folder.mkdir(parents=True)
+    make_overlay(folder / "vda", str(nova.link(IMAGE)))
+    found = overlay_scan.scan(nova.settings)
+    assert found.users == {base_name(IMAGE): ("server",)}
+    assert found.is_complete

@@ -57,6 +57,13 @@ def test_request_may_leave_out_all_but_what_it_is_about() -> None:
     assert found.version == VersionFields("p")
 
 
+def test_expiry_is_in_whole_seconds_as_records_have_it() -> None:
+    arguments = REQUEST.to_arguments()
+    version = {**arguments["version"], "expires_at": "2026-12-01T01:00:00.5+01:00"}
+    found = CaptureRequest.from_arguments({**arguments, "version": version})
+    assert found.version.expires_at == REQUEST.version.expires_at
+
+
 @pytest.mark.parametrize(
     "changed",
     [
