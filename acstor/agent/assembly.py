@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from oslo_config import cfg
 
+from acstor.agent.capture_endpoint import CaptureEndpoint
+from acstor.agent.captures import assembly as captures
+from acstor.agent.captures.reconciler import CaptureReconciler
 from acstor.agent.hand_over_endpoint import HandOverEndpoint
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.preload_endpoint import PreloadEndpoint
@@ -51,6 +54,9 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
     if files is not None:
         preloading.follow_local_files(files.state)
         revocations.follow_local_files(files.state)
+    capturing = captures.build(
+        conf, metrics.set_captures, lambda outcome: metrics.captures_ended.labels(outcome).inc()
+    )
     return (
         revocations,
         *((links,) if links is not None else ()),
@@ -58,6 +64,7 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
         BootProfiles(f"{conf.state_path}/agent", conf.agent.working_set_interval),
         preloading,
         *((files,) if files is not None else ()),
+        *((capturing,) if capturing is not None else ()),
         _hand_over(conf, metrics, working_sets, preloading),
         _host_state(conf, metrics, lambda: working_sets.coverage, link_speed),
     )
@@ -82,6 +89,11 @@ def endpoints(conf: cfg.ConfigOpts, reconcilers: Iterable[Reconciler]) -> list[o
             RevocationEndpoint(conf.host, reconciler)
             for reconciler in reconcilers
             if isinstance(reconciler, Revocations)
+        ),
+        *(
+            CaptureEndpoint(conf.host, reconciler)
+            for reconciler in reconcilers
+            if isinstance(reconciler, CaptureReconciler)
         ),
         VolumeEndpoint(conf.host, AdminClient(conf.dataplane.admin_socket)),
     ]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
+from acstor.agent.captures.table import CaptureRecord
 from acstor.agent.reconcilers.local_files.known_files import KnownFile
 from acstor.agent.reconcilers.local_files.states import LocalFileState
 from acstor.agent.states import AgentState
@@ -20,6 +21,7 @@ from acstor.preload.admitted_preload import AdmittedPreload
 from acstor.preload.states import AdmittedPreloadState
 from acstor.telemetry.data_plane_readings import DataPlaneLoad
 from acstor.telemetry.dependency_gauge import DependencyGauge
+from acstor.versions.host_capture.states import ENDED, CaptureState
 
 STATE = "acstor_agent_state"
 MEMBERS = "acstor_agent_members"
@@ -53,6 +55,11 @@ IMAGE_LINKS = "acstor_agent_image_links"
 LOCAL_FILES = "acstor_agent_local_files"
 LOCAL_FILE_BYTES = "acstor_agent_local_file_bytes"
 LOCAL_FILE_JOBS = "acstor_agent_local_file_jobs"
+CAPTURES = "acstor_agent_captures"
+CAPTURES_ENDED = "acstor_agent_captures_ended"
+CAPTURE_HELD_BYTES = "acstor_agent_capture_held_bytes"
+CAPTURE_AGE = "acstor_agent_capture_age_seconds"
+FROZEN_GUESTS = "acstor_agent_capture_frozen_guests"
 EXTRA_TRAFFIC = "acstor_agent_extra_traffic_bytes_per_second"
 MOVED_TRAFFIC = "acstor_agent_moved_traffic_bytes_per_second"
 LINK_SPEED = "acstor_agent_link_bytes_per_second"
@@ -97,6 +104,11 @@ ALL = (
     LOCAL_FILES,
     LOCAL_FILE_BYTES,
     LOCAL_FILE_JOBS,
+    CAPTURES,
+    CAPTURES_ENDED,
+    CAPTURE_HELD_BYTES,
+    CAPTURE_AGE,
+    FROZEN_GUESTS,
     EXTRA_TRAFFIC,
     MOVED_TRAFFIC,
     LINK_SPEED,
@@ -193,6 +205,23 @@ class AgentMetrics:
             LOCAL_FILE_JOBS, "Local files that were made, failed, damaged or removed",
             ["outcome"], registry=registry,
         )  # fmt: skip
+        self._captures = prometheus_client.Gauge(
+            CAPTURES, "Captures of disks that this host knows of, by state", ["state"],
+            registry=registry,
+        )  # fmt: skip
+        self.captures_ended = prometheus_client.Counter(
+            CAPTURES_ENDED, "Captures that have ended, by outcome", ["outcome"], registry=registry
+        )
+        self._capture_held_bytes = prometheus_client.Gauge(
+            CAPTURE_HELD_BYTES, "Bytes of captures that are on this host only", registry=registry
+        )
+        self._capture_age = prometheus_client.Gauge(
+            CAPTURE_AGE, "Age of the oldest content that is on this host only, 0: there is none",
+            registry=registry,
+        )  # fmt: skip
+        self._frozen_guests = prometheus_client.Gauge(
+            FROZEN_GUESTS, "Guests that captures have frozen, or may have", registry=registry
+        )
         self._extra_traffic = prometheus_client.Gauge(
             EXTRA_TRAFFIC, "Traffic of the host that ACStor did not cause, NaN: not known",
             ["direction"], registry=registry,
@@ -356,6 +385,20 @@ class AgentMetrics:
             count = sum(each.state is state for each in found)
             self._local_files.labels(state.value).set(count)
         self._local_file_bytes.set(sum(each.data_bytes for each in found))
+
+    def set_captures(self, records: Iterable[CaptureRecord]) -> None:
+        """Note the captures of disks."""
+        found = list(records)
+        for state in CaptureState:
+            self._captures.labels(state.value).set(sum(one.state is state for one in found))
+        self._capture_held_bytes.set(sum(one.held_bytes for one in found))
+        self._frozen_guests.set(len({one.frozen for one in found if one.frozen}))
+        moments = [
+            one.moment.created_at.timestamp()
+            for one in found
+            if one.moment is not None and one.state not in ENDED
+        ]
+        self._capture_age.set(max(0.0, time.time() - min(moments)) if moments else 0.0)
 
     def set_coverage(self, coverage: Mapping[str, float]) -> None:
         """Note the shares of working sets that this host holds, by image."""

@@ -7,6 +7,7 @@ from oslo_config import cfg
 from acstor.conf import (
     agent,
     api,
+    captures,
     ceilometer,
     coordination,
     database,
@@ -44,6 +45,7 @@ MODULES: tuple[ModuleType, ...] = (
     image_links,
     local_files,
     preload,
+    captures,
     policy,
     ceilometer,
     repository,
