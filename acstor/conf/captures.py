@@ -53,7 +53,7 @@ OPTIONS = [
     ),
     cfg.StrOpt(
         "scratch_path",
-        default="/run/acstor/scratch",
+        default="/run/acstor-captures",
         help=(
             "Directory in which QEMU keeps what running servers overwrite while they are captured, "
             "and its sockets. Must be on another file system than the servers' disks, or such "

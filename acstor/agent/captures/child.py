@@ -241,8 +241,14 @@ def _open(order: orders.OriginOrder) -> Any:
 
 
 def yield_to_others(nice: int) -> None:
-    """Lower the priority of this process, of its processor time and of its reads and writes."""
-    os.nice(nice)
+    """Lower the priority of this process, of its processor time and of its reads and writes.
+
+    Where the unit of the agent does not allow it, the rates of ``[captures]`` are the only limits.
+    """
+    try:
+        os.nice(nice)
+    except OSError as error:
+        LOG.warning("a capture has the priority of the agent: %s", error.strerror)
     number = _IOPRIO_SET_OF_MACHINE.get(platform.machine())
     if number is not None:
         ctypes.CDLL(None, use_errno=True).syscall(number, _IOPRIO_WHO_PROCESS, 0, _IOPRIO_LOWEST)

@@ -17,6 +17,7 @@ from acstor.agent.captures import opening
 from acstor.agent.captures.freezing import Freezer
 from acstor.agent.captures.opening import shares_files
 from acstor.agent.captures.orders import HeldCapture, HeldMoment
+from acstor.agent.captures.outcomes import BatchOutcome
 from acstor.agent.captures.pins import PINNING, Pin, PinKeeper
 from acstor.agent.captures.processes import Hearing, Processes, in_thread
 from acstor.agent.captures.settings import CaptureSettings
@@ -511,26 +512,30 @@ class CaptureReconciler:
             if (record := self._table.records[task]).moment is not None
         )
         order = self._settings.commit_order(captures)
-        outcomes: Mapping[str, object] = {}
-        trouble: exception.AcstorError | None = None
-        hearing = Hearing(progress=lambda done, total: self._advance(batch, done, total))
+        outcome = BatchOutcome(captures)
+        hearing = Hearing(
+            progress=lambda done, total: self._advance(batch, done, total),
+            committed=outcome.note_committed,
+        )
         try:
             report = self._processes.do(
                 order, hearing, lambda: all(map(self._is_wanted, batch)), COMMIT_SECONDS
             )
-            outcomes = report.get("outcomes") or {}
+            outcome.note_report(report)
         except exception.AcstorError as error:
-            trouble = error
+            outcome.note_trouble(error)
         with self._condition:
             for task in batch:
-                self._end_commit(task, outcomes, trouble)
+                self._end_commit(task, outcome.error_of(task))
             self._committing.clear()
             self._condition.notify_all()
 
-    def _end_commit(
-        self, task: str, outcomes: Mapping[str, object], trouble: exception.AcstorError | None
-    ) -> None:
-        if trouble is None and task in outcomes and outcomes[task] is None:
+    def _end_commit(self, task: str, error: exception.AcstorError | None) -> None:
+        """Note the end of a commit.
+
+        :param error: None: all of it is in the origin.
+        """
+        if error is None:
             self._table.move(task, _E.FINISH, is_begun=False)
             self._table.clear_folder(task)
             self._problems.pop(f"capture {task}", None)
@@ -538,7 +543,6 @@ class CaptureReconciler:
             if self._pins is not None:
                 self._pins.note_captured(self._table.records[task].request.owner)
             return
-        error = trouble or _error_of(outcomes.get(task))
         record = self._table.records[task]
         is_over = self._now() - record.entered_at > self._settings.hold_seconds
         if error.is_transient and not is_over:
@@ -589,12 +593,3 @@ class CaptureReconciler:
         with self._condition:
             for task in tasks:
                 self._table.advance(task, done, total)
-
-
-def _error_of(outcome: object) -> exception.AcstorError:
-    if not isinstance(outcome, Mapping):
-        return exception.UnavailableError("the process of the commit has not come to it")
-    try:
-        return Failure.from_fields(outcome).to_error()
-    except ValueError as error:
-        return exception.InternalError(f"the process of the commit says nonsense: {error}")

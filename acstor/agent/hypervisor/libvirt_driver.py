@@ -250,6 +250,7 @@ class LibvirtHypervisor(Hypervisor):
 
     def watch(self, on_event: OnEvent) -> None:
         """See :class:`.Hypervisor`."""
+        self.close()  # one that was opened before would tell of nothing
         self._on_event = on_event
         self._libvirt.virEventRegisterDefaultImpl()
         threading.Thread(target=self._run_events, name="libvirt-events", daemon=True).start()

@@ -7,7 +7,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
-from acstor.agent.captures import assembly
+from acstor.agent.captures import assembly, child
 from acstor.agent.captures.assembly import make_scratch
 from acstor.agent.metrics import AgentMetrics
 from acstor.conf import loading
@@ -50,6 +50,15 @@ def test_user_of_qemu_that_is_not_there_is_told(tmp_path: pathlib.Path) -> None:
     if (tmp_path / "scratch").stat().st_uid == 0:
         with pytest.raises(exception.ConfigurationError, match="no user"):
             make_scratch(str(tmp_path / "scratch"), "nobody-of-that-name")
+
+
+def test_unit_that_allows_no_priorities_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(increment: int) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.nice", refuse)
+    monkeypatch.setattr("platform.machine", lambda: "another")
+    child.yield_to_others(10)
 
 
 def test_settings_follow_the_configuration(conf: cfg.ConfigOpts) -> None:

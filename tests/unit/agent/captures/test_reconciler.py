@@ -59,6 +59,7 @@ class SameProcess:
         self.before: Callable[[Order], None] = lambda order: None
         self.ends_when_unwanted = False
         self.leaves_frozen = False
+        self.dies_after_commit = False
 
     def do(
         self, order: Order, hearing: Hearing, is_wanted: Callable[[], bool], seconds: float
@@ -75,7 +76,7 @@ class SameProcess:
             raise self.error
         if isinstance(order, ReadOrder):
             return self._read(order, hearing)
-        return self._commit(order)
+        return self._commit(order, hearing)
 
     def _read(self, order: ReadOrder, hearing: Hearing) -> Mapping[str, Any]:
         from acstor.agent.captures.orders import HeldDisk, HeldMoment
@@ -94,12 +95,15 @@ class SameProcess:
             "disks": [dataclasses.asdict(disk)],
         }
 
-    def _commit(self, order: CommitOrder) -> Mapping[str, Any]:
+    def _commit(self, order: CommitOrder, hearing: Hearing) -> Mapping[str, Any]:
         from acstor.agent.captures.storing import CommitSettings, Committer
 
-        committer = Committer(self.store, order.origin.host, CommitSettings(SETTINGS))
+        settings = CommitSettings(SETTINGS, on_committed=hearing.committed)
+        committer = Committer(self.store, order.origin.host, settings)
         for capture in order.captures:
             committer.commit(capture)
+        if self.dies_after_commit:
+            raise exception.UnavailableError("it was killed")
         return {"outcomes": {one.request.task: None for one in order.captures}}
 
 
@@ -305,6 +309,14 @@ def test_captures_of_a_slot_are_sent_together(host: Host) -> None:
     assert [len(one.captures) for one in commits] == [2]
     second = host.store.get(request_of(task=TASK_2).version_id("vda")).record
     assert second.state is VersionState.COMMITTED
+
+
+def test_process_that_dies_after_its_commits_has_done_them(host: Host) -> None:
+    host.processes.dies_after_commit = True
+    host.reconciler.start_capture(request_of(), 1)
+    host.settle()
+    assert host.progress().state is CaptureState.COMMITTED
+    assert host.reconciler._problems == {}
 
 
 def test_one_capture_of_an_owner_and_few_of_a_host(host: Host) -> None:
