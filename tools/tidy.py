@@ -116,12 +116,18 @@ PACKAGE_FLOORS = (
 """Packages and modules of acstor/, from the bottom: each imports from below only."""
 HOUSES = {
     "acstor": {"acstor"},
+    "acstorclient": {"acstorclient"},
     "testbed": {"acstor", "testbed"},
     "sim": {"acstor", "testbed", "sim"},
     "bench": {"acstor", "testbed", "sim", "bench"},
-    "tests": {"acstor", "testbed", "sim", "bench", "tests"},
+    "tests": {"acstor", "acstorclient", "testbed", "sim", "bench", "tests"},
 }
-"""Packages that each top-level package of Python may import; only the first is in the wheel."""
+"""Packages that each top-level package of Python may import; only the first is in the wheel.
+
+The second is a distribution of its own, for machines on which nothing else of ACStor is.
+"""
+DISTRIBUTIONS = {"clients"}
+"""Folders of further distributions, each of which has its packages in it."""
 FLOOR = {room: level for level, rooms in enumerate(PACKAGE_FLOORS) for room in rooms}
 OPENSTACK_MODULES = {
     "nova",
@@ -287,6 +293,8 @@ def check_package_arrows(name: str, path: pathlib.Path) -> Iterator[str]:
     Imports for type checkers and those inside of functions count like all others.
     """
     house, *rooms = pathlib.PurePath(name).with_suffix("").parts
+    if house in DISTRIBUTIONS:
+        house, *rooms = rooms
     if path.suffix != ".py" or house not in HOUSES or not rooms:
         return
     for module in sorted(set(imported_modules(ast.parse(path.read_text())))):

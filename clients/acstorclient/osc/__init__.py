@@ -1,0 +1,1 @@
+"""Plug-in of the OpenStack client."""
