@@ -124,3 +124,10 @@ def test_the_wheel_of_acstor_is_without_the_client() -> None:
     settings = configparser.ConfigParser(interpolation=None)
     settings.read(ROOT / "setup.cfg")
     assert settings["files"]["packages"].split() == ["acstor"]
+
+
+def test_environment_and_devstack_install_it() -> None:
+    environment = (ROOT / "tools" / "environment").read_text()
+    assert "-e clients" in environment
+    assert "-r clients/requirements.txt" in environment
+    assert "clients" in (ROOT / "devstack" / "lib" / "acstor").read_text()

@@ -203,6 +203,7 @@ def test_controller_is_configured(controller: Machine) -> None:
     assert (controller.etc("acstor/acstor.conf").stat().st_mode & 0o777) == 0o640
     assert (data / "acstor/origin/format").is_file()  # by the program itself
     assert f"setup_develop {ROOT} etcd" in controller.log()
+    assert f"setup_develop {ROOT}/clients" in controller.log()
     assert "create_service_user acstor admin" in controller.log()
 
 
@@ -362,6 +363,7 @@ def test_wheel_needs_no_rust(machine: Machine) -> None:
     wheel.touch()
     machine.run("stack pre-install", "stack install", variables=variables)
     assert f"pip_install {wheel}[etcd]" in machine.log()
+    assert f"pip_install {ROOT}/clients" in machine.log()
     assert not [line for line in machine.log() if line.startswith(("cargo", "install_package"))]
 
 
