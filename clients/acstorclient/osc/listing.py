@@ -9,11 +9,8 @@ LIMIT_MAX = 1000
 """Most entries of a page, of the API."""
 
 
-def add_listing(parser: argparse.ArgumentParser, sort: str = "created_at:desc") -> None:
-    """Add ``--limit``, ``--marker``, ``--max-items``, ``--sort`` and ``--all-projects``.
-
-    :param sort: order where none is asked for.
-    """
+def add_listing(parser: argparse.ArgumentParser) -> None:
+    """Add ``--limit``, ``--marker``, ``--max-items``, ``--sort`` and ``--all-projects``."""
     parser.add_argument(
         "--limit",
         metavar="<limit>",
@@ -34,9 +31,8 @@ def add_listing(parser: argparse.ArgumentParser, sort: str = "created_at:desc") 
     parser.add_argument(
         "--sort",
         metavar="<key>[:<direction>]",
-        default=sort,
         type=_order,
-        help=f"Key and direction (asc or desc) of the order (default: {sort})",
+        help="Key and direction (asc or desc) of the order, such as created_at:desc",
     )
     parser.add_argument(
         "--all-projects", action="store_true", default=None, help="Of all projects (admin only)"
@@ -46,7 +42,7 @@ def add_listing(parser: argparse.ArgumentParser, sort: str = "created_at:desc") 
 
 def listing_query(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return the query of those arguments."""
-    key, direction = parsed_args.sort
+    key, direction = parsed_args.sort or (None, None)
     limit = parsed_args.limit or None
     most = parsed_args.max_items
     if limit is None and most is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from openstack import resource
 
-from acstorclient.v1.base import Resource, listing
+from acstorclient.v1.base import Resource
 
 
 class Ring(Resource):
@@ -18,7 +18,7 @@ class Ring(Resource):
     requires_id = False
 
     generation: int = resource.Body("generation")
-    term: int = resource.Body("term")
+    term: int | None = resource.Body("term")
     """Of the leader that published it."""
     arcs: list[dict[str, Any]] = resource.Body("arcs")
     """``host`` and ``share`` of each, 0 to 1."""
@@ -30,18 +30,23 @@ class Decision(Resource):
     resources_key = "decisions"
     base_path = "/decisions"
     allow_list = True
-    _query_mapping = listing("host", "created_at")
 
     created_at: str = resource.Body("created_at")
     term: int = resource.Body("term")
+    sequence: int = resource.Body("sequence")
+    """Number in its term."""
     generation: int | None = resource.Body("generation")
     """Of the ring that came of it."""
+    policy: str = resource.Body("policy")
     result: str = resource.Body("result")
+    threshold: int | None = resource.Body("threshold")
+    weights: dict[str, float] = resource.Body("weights")
+    """By host; 1 is that of an ordinary one."""
     reasons: list[str] = resource.Body("reasons")
 
 
 class Pin(Resource):
-    """A share of the ring that an administrator has fixed for a host."""
+    """A weight in the ring that an administrator has fixed for a host."""
 
     resource_key = "pin"
     resources_key = "pins"
@@ -51,8 +56,8 @@ class Pin(Resource):
     allow_delete = True
 
     host: str = resource.Body("host", alternate_id=True)
-    share: float = resource.Body("share")
-    until: str | None = resource.Body("until")
+    weight: float = resource.Body("weight")
+    """1 is that of an ordinary host."""
 
 
 @dataclasses.dataclass(frozen=True)

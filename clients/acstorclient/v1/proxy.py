@@ -142,8 +142,8 @@ class Proxy(proxy.Proxy):
         :param until: time in ISO 8601; None: until somebody unlocks it.
         """
         body = {"lock": {"reason": reason, "until": until}}
-        self.put(_path("versions", _id(version), "lock"), json=body)
-        return self.get_version(_id(version))
+        response = self.put(_path("versions", _id(version), "lock"), json=body)
+        return Version.existing(**_object(response)["version"])
 
     def unlock_version(self, version: str | Version) -> Version:
         """Take the lock away."""
@@ -206,7 +206,7 @@ class Proxy(proxy.Proxy):
         """Restore a ``version_id`` or ``group_id`` into a ``server_id`` or ``volume_id``.
 
         :param attributes: also ``method`` and ``keep_current``.
-        :return: a task, whose outcome has ``restore_id``.
+        :return: a task, whose outcome has ``method``, ``reason`` and ``bytes_moved``.
         """
         return self._begin("/restores", {"restore": _given(attributes)})
 
@@ -304,8 +304,7 @@ class Proxy(proxy.Proxy):
 
     def cancel_task(self, task: str | Task) -> Task:
         """Have a task stop and undo what it did; it is over a while later."""
-        self.delete(_path("tasks", _id(task)))
-        return self.get_task(task)
+        return self._task_of(self.delete(_path("tasks", _id(task))))
 
     def wait_for_task(
         self,
@@ -400,20 +399,20 @@ class Proxy(proxy.Proxy):
         """Return the ring in force."""
         return Ring.new().fetch(self, requires_id=False)
 
-    def decisions(self, **query: Any) -> Iterator[Decision]:
-        """Yield the decisions of the policy service, the last one first."""
-        return Decision.list(self, **_query(query))
+    def decisions(self) -> Iterator[Decision]:
+        """Yield the decisions of the policy service, the one in force first."""
+        return Decision.list(self)
 
     def pins(self) -> Iterator[Pin]:
-        """Yield the shares that administrators have fixed."""
+        """Yield the weights that administrators have fixed."""
         return Pin.list(self)
 
     def create_pin(self, **attributes: Any) -> Pin:
-        """Fix the ``share`` of a ``host``."""
+        """Fix the ``weight`` of a ``host``; 1 is that of an ordinary one."""
         return Pin.existing(**_object(self._post("/pins", {"pin": attributes}))["pin"])
 
     def delete_pin(self, host: str) -> None:
-        """Leave the share of a host to the policy service."""
+        """Leave the weight of a host to the policy service."""
         self.delete(_path("pins", host))
 
     def get_live_state(self, known: LiveState | None = None) -> LiveState:

@@ -1,7 +1,6 @@
 """Restores: a disk or a server as it was."""
 
 import enum
-from typing import Any
 
 from openstack import resource
 
@@ -27,7 +26,7 @@ class Restore(Resource):
     base_path = "/restores"
     allow_fetch = True
     allow_list = True
-    _query_mapping = listing("version_id", "server_id", "volume_id", "state")
+    _query_mapping = listing("server_id", "volume_id", "state")
 
     version_id: str | None = resource.Body("version_id")
     group_id: str | None = resource.Body("group_id")
@@ -43,4 +42,3 @@ class Restore(Resource):
     state: str = resource.Body("state")
     task_id: str | None = resource.Body("task_id")
     created_at: str | None = resource.Body("created_at")
-    details: dict[str, Any] | None = resource.Body("details")

@@ -19,7 +19,7 @@ class Schedule(Resource):
     allow_list = True
     allow_commit = True
     allow_delete = True
-    _query_mapping = listing("name", "enabled")
+    _query_mapping = listing("name", "enabled", "target_id")
 
     every: str = resource.Body("every")
     """``hour``, ``day``, ``week`` or ``month``."""

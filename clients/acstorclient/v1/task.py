@@ -43,7 +43,7 @@ class Task(Resource):
     allow_fetch = True
     allow_list = True
     allow_delete = True
-    _query_mapping = listing("kind", "state", "server_id", "volume_id", "version_id", "created_at")
+    _query_mapping = listing("kind", "state", "server_id", "volume_id", "version_id")
 
     kind: str = resource.Body("kind")
     """``capture``, ``restore``, ``export`` ..."""

@@ -35,6 +35,7 @@ class Version(Resource):
         "name",
         "server_id",
         "volume_id",
+        "disk",
         "group_id",
         "state",
         "trigger",
@@ -70,6 +71,8 @@ class Version(Resource):
     has_nvram: bool = resource.Body("has_nvram")
     project_id: str = resource.Body("project_id")
     metadata: dict[str, str] = resource.Body("metadata")
+    host: str | None = resource.Body("host")
+    """Host that alone has it yet, for administrators."""
 
 
 @dataclasses.dataclass(frozen=True)

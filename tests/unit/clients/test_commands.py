@@ -11,7 +11,7 @@ from tests.unit.clients.conftest import OpenStackClient, entry_points
 
 V1 = "0b6a1c5e-4f2d-4c39-8d17-9e3f5a7b2c10"
 V2 = "3e8d7f21-6a0b-4b94-9c5e-d27f1a8b4e63"
-GROUP = "c4e19a0d-5b36-4d8f-a2c7-08f6e3d1b954"
+GROUP = "7a5b0001-c1d2-4e3f-8a9b-0c1d2e3f4a5b"
 LOCKED = "9d3f5a7b-2c10-4e8d-b6a1-c5e40f2d9c39"
 MISSING = "11111111-2222-4333-8444-555555555555"
 SCHEDULE = "f1b7c9d3-5e2a-4f86-9b40-8d6c3e1a7f52"
@@ -137,7 +137,7 @@ def test_errors_have_code_and_hint(client: OpenStackClient) -> None:
     result = client.run(f"acstor version show {MISSING}")
     assert result.status == 1
     assert result.errors == (
-        f"There is no version {MISSING} (acstor.version.not_found)\n"
+        f"there is no version {MISSING} (acstor.version.not_found)\n"
         "Hint: list what there is: openstack acstor version list\n"
         "Request: req-3d0a6b1f-52c8-4f7e-9a1b-c6e4d2f80753\n"
     )
@@ -146,7 +146,7 @@ def test_errors_have_code_and_hint(client: OpenStackClient) -> None:
 def test_a_quota_is_told_with_its_hint(client: OpenStackClient) -> None:
     result = client.run("acstor version create one-too-many --server web-1")
     assert result.status == 1
-    assert "acstor.quota.versions" in result.errors
+    assert "acstor.quota" in result.errors
     assert "Hint: delete versions" in result.errors
 
 
@@ -165,7 +165,7 @@ def test_a_failed_task_is_a_failed_command(client: OpenStackClient) -> None:
     assert client.run(f"acstor task show {FAILED}").status == 0
     result = client.run(f"acstor task show {FAILED} --wait")
     assert result.status == 1
-    assert "acstor.capture.agent_silent" in result.errors
+    assert "acstor.agent.silent" in result.errors
     assert "Hint: take the version with --consistency best or crash" in result.errors
 
 

@@ -7,7 +7,9 @@ from osc_lib.command import command
 from acstorclient.osc.columns import Fields, Row, Table, fields, row, rows
 from acstorclient.osc.command import client_of
 
-SHOWN = fields("name", "state", "is_draining", "store", "release", "seen_at", store=Fields)
+SHOWN = fields(
+    "name", "state", "is_draining", "topology", "store", "release", "seen_at", store=Fields
+)
 """Columns of one host."""
 LISTED = (
     ("Name", "name", None),

@@ -35,7 +35,7 @@ class ListImages(command.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the arguments."""
         parser = super().get_parser(prog_name)
-        add_listing(parser, sort="name:asc")
+        add_listing(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:

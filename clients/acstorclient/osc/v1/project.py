@@ -11,8 +11,8 @@ from acstorclient.osc.retention import add_keep, keep_of
 
 DEFAULTS = fields("version_on", "version_keep", "on_delete", version_on=Lines, version_keep=Fields)
 """Columns of the defaults."""
-EVENTS = ("shutdown", "resize", "rebuild")
-"""Events of a server before which a version can be taken."""
+EVENTS = ("shutdown", "resize", "rebuild", "quota")
+"""Events of a server at which a version can be taken; quota: its host has no more room."""
 NO_EVENT = "none"
 """Argument in place of all events."""
 
@@ -41,8 +41,8 @@ class SetDefaults(command.Command):
             dest="events",
             action="append",
             choices=[*EVENTS, NO_EVENT],
-            help="Take a version before this event: shutdown, resize or rebuild (repeat option for "
-            "several); none: before none",
+            help="Take a version before this event: shutdown, resize, rebuild, or quota, when its "
+            "host has no more room (repeat option for several); none: before none",
         )
         on_delete = parser.add_mutually_exclusive_group()
         on_delete.add_argument(
