@@ -70,7 +70,7 @@ class UserCloud:
     def _answer(self, request: Request) -> Answer:
         path = request.path.rstrip("/")
         if path == "/identity/v3/auth/tokens":
-            return Answer(201, {"token": _token()}, {"X-Subject-Token": "a-token"})
+            return Answer(201, {"token": token()}, {"X-Subject-Token": "a-token"})
         if found := _DISCOVERY.get(path):
             return Answer(200, found)
         if (request.method, path) == ("POST", "/compute/v2.1/servers"):
@@ -137,7 +137,9 @@ _DISCOVERY: dict[str, Any] = {
 """Documents that clients read before the first request to a service."""
 
 
-def _token() -> dict[str, Any]:
+def token() -> dict[str, Any]:
+    """Return the body of a token with the catalogue."""
+
     def service(kind: str, path: str) -> dict[str, Any]:
         endpoint = {
             "id": kind,

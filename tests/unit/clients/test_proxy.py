@@ -12,6 +12,7 @@ from acstorclient import exception, microversion, service
 from acstorclient.v1.cluster import LiveState
 from acstorclient.v1.proxy import Proxy, _below_version
 from acstorclient.v1.version import grouped
+from testbed.doubles import user_cloud
 from testbed.doubles.contract_api import Answer, ContractApi
 from testbed.doubles.user_cloud import URL, VOLUME_ID, UserCloud
 from testbed.fixtures.wsgi_transport import WsgiTransport
@@ -180,6 +181,16 @@ def test_no_answer_at_all_is_an_error_of_keystoneauth(
     with pytest.raises(keystone_exceptions.ConnectFailure):
         acstor.get_usage()
     assert len(pauses) == 3
+
+
+def test_a_cloud_without_the_service_says_so(
+    cloud: UserCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = user_cloud.token()
+    token["catalog"] = [each for each in token["catalog"] if each["type"] != "acstor"]
+    monkeypatch.setattr(user_cloud, "token", lambda: token)
+    with pytest.raises(exceptions.SDKException, match="not present in the service catalog"):
+        service.attach(connected(cloud)).get_usage()
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"no json"])
