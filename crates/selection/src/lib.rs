@@ -25,6 +25,7 @@
 
 mod backoff;
 mod circuit_breaker;
+mod compression_cost;
 mod config;
 mod latency_histogram;
 pub mod limits;
@@ -36,12 +37,14 @@ mod selector;
 mod slow_streak;
 mod source_delay;
 mod token_bucket;
+mod told_load;
 
 pub use backoff::Backoff;
 pub use circuit_breaker::{
     Admission, BREAKER_TRANSITIONS, BreakerEvent, BreakerRules, BreakerState, CircuitBreaker,
     FailureWhileOpen, OverdueTrial,
 };
+pub use compression_cost::CompressionCost;
 pub use config::SelectionConfig;
 pub use latency_histogram::LatencyHistogram;
 pub use moment::Moment;
@@ -52,3 +55,4 @@ pub use selector::{Choice, HedgeCase, Load, PeerSample, PeerSet, Selector};
 pub use slow_streak::{OverloadTimes, SlowStreak};
 pub use source_delay::{Current, Fetch, Reading, SourceDelay};
 pub use token_bucket::TokenBucket;
+pub use told_load::{ToldLoad, transfer_time};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Backoff, BreakerRules, CircuitBreaker, Fetch, LatencyHistogram, Moment, OverloadTimes,
-    SlowStreak, SourceDelay, limits,
+    SlowStreak, SourceDelay, ToldLoad, limits,
 };
 
 /// The latency of one peer's fetches.
@@ -32,6 +32,7 @@ pub struct PeerHealth {
     /// Probes in a row.
     probes: u32,
     slow: SlowStreak,
+    told: Option<ToldLoad>,
 }
 
 impl PeerHealth {
@@ -46,6 +47,7 @@ impl PeerHealth {
             probe_due: None,
             probes: 0,
             slow: SlowStreak::new(times),
+            told: None,
         }
     }
 
@@ -75,6 +77,27 @@ impl PeerHealth {
     /// Notes the end of a fetch, with or without an answer.
     pub fn end(&mut self, fetch: Fetch, is_answered: bool, now: Moment) {
         self.delay.end(fetch, is_answered, now);
+    }
+
+    /// Notes the load that it told with an answer.
+    pub fn hear(&mut self, told: ToldLoad) {
+        if self.told.is_none_or(|before| before.at() <= told.at()) {
+            self.told = Some(told);
+        }
+    }
+
+    /// Returns the load that it told last; `None` where a fetch was timed since, or that was long ago.
+    pub fn told(&self, now: Moment) -> Option<ToldLoad> {
+        let sampled = self.delay.sampled_at();
+        let is_news = |told: &ToldLoad| sampled.is_none_or(|sampled| sampled < told.at());
+        self.told.filter(|told| is_news(told) && !told.is_forgotten(now))
+    }
+
+    /// Time of one chunk over what it told last to be free of its link, whatever was timed since; zero where it
+    /// tells nothing, or told it long ago.
+    pub fn told_sending(&self, now: Moment) -> Duration {
+        let told = self.told.filter(|told| !told.is_forgotten(now));
+        told.map_or(Duration::ZERO, |told| told.sending(now))
     }
 
     /// Time that it takes for one chunk.

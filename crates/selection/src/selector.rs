@@ -31,8 +31,8 @@ pub use hedging::HedgeCase;
 pub use load::{Load, PeerSample};
 
 use crate::{
-    Fetch, Moment, OverloadTimes, Overview, PeerHealth, Reading, SelectionConfig, SlowStreak,
-    SourceDelay, TokenBucket, limits,
+    CompressionCost, Fetch, Moment, OverloadTimes, Overview, PeerHealth, Reading, SelectionConfig,
+    SlowStreak, SourceDelay, TokenBucket, limits,
 };
 
 /// Knowledge of one host about its sources beside the peers themselves, and the decisions made of
@@ -51,6 +51,9 @@ pub struct Selector {
     peers_slow: SlowStreak,
     /// Since when nothing is known of the origin behind a slow link, or when it was last tried.
     origin_trial: Option<Moment>,
+    /// Time of one chunk over what is free of this host's own link, as it was told; zero where nobody tells.
+    receiving: Duration,
+    compression: CompressionCost,
 }
 
 impl Selector {
@@ -66,12 +69,25 @@ impl Selector {
             overview: None,
             peers_slow: SlowStreak::new(times),
             origin_trial: None,
+            receiving: Duration::ZERO,
+            compression: CompressionCost::default(),
         }
     }
 
     /// The settings.
     pub fn config(&self) -> &SelectionConfig {
         &self.config
+    }
+
+    /// Takes over the time of one chunk over what is free of this host's own link inwards
+    /// ([`crate::transfer_time`]); `None`: nobody tells.
+    pub fn set_receiving(&mut self, time: Option<Duration>) {
+        self.receiving = time.unwrap_or_default();
+    }
+
+    /// Takes over what compression costs and saves, as it is measured.
+    pub fn set_compression(&mut self, cost: CompressionCost) {
+        self.compression = cost;
     }
 
     /// Returns the times by which a new peer of this host is judged.
@@ -111,15 +127,23 @@ impl Selector {
 
     /// Returns whether the peer may compress its answer: where bytes are what this host waits for.
     ///
-    /// Compression costs both ends some tenths of a millisecond for a chunk and halves what goes over the
-    /// wire. It pays where a chunk takes milliseconds: over this host's own link when all its sources are
-    /// slow, or from a peer that is slow beside the others. A link that nothing else fills is faster
-    /// without it, so nobody is asked there.
+    /// Where it was told what is free of this host's link or of the peer's, the slower of both decides: whether a
+    /// chunk is there sooner compressed, by what that costs and saves ([`CompressionCost::pays`]).
+    ///
+    /// Where nobody tells, it is inferred. Compression costs both ends some tenths of a millisecond for a chunk
+    /// and halves what goes over the wire. It pays where a chunk takes milliseconds: over this host's own link
+    /// when all its sources are slow, or from a peer that is slow beside the others.
     pub fn accepts_compressed(&self, peer: &PeerHealth, view: &Overview, now: Moment) -> bool {
-        self.config.compress_slow
-            && (view.is_own_link_slow
-                || self.is_overloaded(peer, view, now)
-                || self.is_slow_beside_others(peer, view, now))
+        if !self.config.compress_slow {
+            return false;
+        }
+        let told = self.receiving.max(peer.told_sending(now));
+        if told > Duration::ZERO {
+            return self.compression.pays(told);
+        }
+        view.is_own_link_slow
+            || self.is_overloaded(peer, view, now)
+            || self.is_slow_beside_others(peer, view, now)
     }
 
     /// Returns whether a chunk from the peer takes much longer than from the others now.

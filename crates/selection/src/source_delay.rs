@@ -123,6 +123,11 @@ impl SourceDelay {
         self.sampled.is_some()
     }
 
+    /// Returns the time of its last sample.
+    pub fn sampled_at(&self) -> Option<Moment> {
+        self.sampled
+    }
+
     /// Returns the time that one chunk of those under way has taken so far.
     pub fn waiting(&self, now: Moment) -> Duration {
         Duration::from_secs_f64(self.waiting_seconds(now))

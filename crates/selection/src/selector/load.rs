@@ -43,7 +43,23 @@ impl Selector {
                 load = self.load_of(peer, estimate, view);
             }
         }
-        PeerSample { load, estimate, is_responsive }
+        if self.is_told_slow(peer, view, now) {
+            load = load.max(Load::Transient);
+        }
+        PeerSample { load, estimate: estimate.max(self.prior(peer, now)), is_responsive }
+    }
+
+    /// Returns the time of one chunk from a peer by what it told and what was told of this host's own link;
+    /// `None` where something newer is known of it.
+    fn prior(&self, peer: &PeerHealth, now: Moment) -> Option<Duration> {
+        let way = peer.delay().typical().unwrap_or_default();
+        peer.told(now).map(|told| told.prior(way, self.receiving, now))
+    }
+
+    /// Returns whether a peer is slow by its own word alone, as over a full link, and stands out.
+    fn is_told_slow(&self, peer: &PeerHealth, view: &Overview, now: Moment) -> bool {
+        let limit = self.slow_from(now).max(self.stands_out_from(view)).max(self.config.slow_fetch);
+        peer.told(now).is_some_and(|told| told.of_peer(now) > limit)
     }
 
     /// Returns the time of one chunk from a peer that is slow now; `None` where it is not slow, or

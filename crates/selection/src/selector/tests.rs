@@ -156,3 +156,88 @@ fn test_hedge_follows_the_p99_of_the_peer_within_the_bounds() {
         "four times 2 ms"
     );
 }
+
+const CHUNK: u64 = 65_536;
+/// A link of 1 Gbit/s of which nothing is taken.
+const IDLE: u64 = 125_000_000;
+
+impl Host {
+    /// A peer tells its load with an answer for which nobody waited.
+    fn tells(&mut self, peer: usize, wait: Duration, free_rate: Option<u64>) {
+        self.now = self.now + MILLI;
+        let told = crate::ToldLoad::new(wait, free_rate, CHUNK, self.now);
+        self.peers[peer].hear(told);
+    }
+
+    fn estimate(&mut self, peer: usize) -> Option<Duration> {
+        let view = self.view();
+        self.selector.sample(&mut self.peers[peer], &view, self.now).estimate
+    }
+}
+
+#[test]
+fn test_told_full_link_is_passed_by_and_a_told_free_one_is_asked() {
+    for (wait, rate) in [(Duration::ZERO, Some(2)), (20 * MILLI, None), (20 * MILLI, Some(IDLE))] {
+        let mut host = Host::unloaded(3);
+        host.tells(1, Duration::ZERO, Some(IDLE));
+        assert_eq!(host.choose(&[0, 1], true), Choice::InOrder);
+        host.tells(0, wait, rate);
+        for is_guest in [true, false] {
+            assert_eq!(host.choose(&[0, 1], is_guest), Choice::Alternate(1), "{wait:?} {rate:?}");
+        }
+        host.peers_answer(&[0], MILLI);
+        assert_eq!(host.choose(&[0, 1], true), Choice::InOrder, "its younger sample counts");
+    }
+}
+
+#[test]
+fn test_told_load_never_sends_to_the_origin_and_starves_nobody() {
+    let mut host = Host::unloaded(3);
+    for peer in 0..3 {
+        host.tells(peer, Duration::from_secs(60), Some(1));
+    }
+    assert_eq!(host.choose(&[0, 1], true), Choice::OriginBusy, "as the ring has them");
+    assert_eq!(host.choose(&[0, 1], false), Choice::InOrder);
+    host.tells(1, Duration::ZERO, Some(IDLE));
+    assert!(matches!(host.choose(&[0, 1], true), Choice::Alternate(1)));
+    host.now = host.now + limits::TOLD_AGE_MAX;
+    assert_eq!(host.choose(&[0, 1], true), Choice::InOrder);
+}
+
+#[test]
+fn test_prior_is_of_the_slower_link_and_good_news_is_no_better_than_none() {
+    let mut host = Host::unloaded(2);
+    host.peers.push(PeerHealth::new(host.selector.times()));
+    host.tells(2, 2 * MILLI, Some(CHUNK * 500));
+    assert_eq!(host.estimate(2), Some(4 * MILLI), "of one that was never asked");
+    host.selector.set_receiving(Some(crate::transfer_time(CHUNK, CHUNK * 100)));
+    assert_eq!(host.estimate(2), Some(12 * MILLI));
+    assert_eq!(host.choose(&[2, 0], true), Choice::InOrder, "its own link passes nobody by");
+    let sampled = host.estimate(0).unwrap();
+    host.selector.set_receiving(None);
+    host.tells(0, Duration::ZERO, Some(u64::MAX));
+    assert!(host.estimate(0).unwrap() >= sampled / 2, "no better than its samples");
+}
+
+#[test]
+fn test_compression_is_accepted_by_the_slower_of_the_links_that_are_told() {
+    let accepts = |host: &mut Host, peer: usize| {
+        let view = host.view();
+        host.selector.accepts_compressed(&host.peers[peer], &view, host.now)
+    };
+    let mut host = Host::unloaded(2);
+    assert!(!accepts(&mut host, 0), "nobody tells, and nothing is slow");
+    host.tells(0, Duration::ZERO, Some(10 * IDLE));
+    assert!(!accepts(&mut host, 0), "10 Gbit/s");
+    host.tells(0, Duration::ZERO, Some(IDLE / 2));
+    host.peers_answer(&[0], MILLI);
+    assert!(accepts(&mut host, 0), "a younger sample tells nothing of the link");
+    assert!(!accepts(&mut host, 1));
+    host.selector.set_receiving(Some(crate::transfer_time(CHUNK, IDLE / 2)));
+    assert!(accepts(&mut host, 1), "its own link");
+    let seen = crate::CompressionCost { ratio: 0.99, ..crate::CompressionCost::default() };
+    host.selector.set_compression(seen);
+    assert!(!accepts(&mut host, 1), "what does not compress");
+    host.selector.set_receiving(Some(crate::transfer_time(CHUNK, 0)));
+    assert!(accepts(&mut host, 1), "a full link, a hundredth of two seconds");
+}
