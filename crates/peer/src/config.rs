@@ -49,6 +49,8 @@ pub struct ServerLimits {
     pub compressions_max: usize,
     /// Bytes of the chunks that are compressed or wait for it; what is beyond goes out as it is.
     pub compression_bytes_max: u64,
+    /// Bytes of compressed chunks that are kept in memory for the next who ask for them; 0: none.
+    pub compressed_forms_bytes_max: u64,
     /// Connections that write answers at a time, in the order of their classes; the others wait. Few: an
     /// urgent answer waits for one of them. More than one: while one connection waits for its receiver's
     /// acknowledgements others fill the link.
@@ -84,6 +86,7 @@ impl Default for ServerLimits {
             deadline_max: Duration::from_secs(60),
             compressions_max: 2,
             compression_bytes_max: 4 << 20,
+            compressed_forms_bytes_max: 32 << 20,
             send_slots_max: 4,
             send_slot_bytes: 64 << 10,
             send_slot_time: Duration::from_millis(5),
@@ -190,6 +193,7 @@ impl ServerLimits {
         duration("deadline_max", self.deadline_max)?;
         count("compressions_max", self.compressions_max as u64, 0, 64)?;
         count("compression_bytes_max", self.compression_bytes_max, chunk, 1 << 28)?;
+        count("compressed_forms_bytes_max", self.compressed_forms_bytes_max, 0, 1 << 34)?;
         count("send_slots_max", self.send_slots_max as u64, 1, 1 << 16)?;
         count("send_slot_bytes", self.send_slot_bytes as u64, 1, 1 << 24)?;
         duration("send_slot_time", self.send_slot_time)?;

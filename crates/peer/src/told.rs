@@ -36,9 +36,10 @@ impl ToldLoad {
     }
 }
 
-/// Returns the logarithm under which a rate is told; 0 for 0, which is not known.
+/// Returns the logarithm under which a rate is told: never 0, which is a rate that is not known. A link of
+/// which nothing is free is told as the least.
 pub(crate) fn free_rate_log2(bytes_per_second: u64) -> u8 {
-    let log2 = bytes_per_second.checked_ilog2().map_or(0, |log2| log2.max(1));
+    let log2 = bytes_per_second.checked_ilog2().unwrap_or(0).max(1);
     u8::try_from(log2).unwrap_or(FREE_RATE_LOG2_MAX)
 }
 
@@ -50,15 +51,16 @@ mod tests {
     fn test_told_is_what_was_meant_rounded_down() {
         let at = RunInstant::unmeasured();
         for (rate, told) in [
-            (0, None),
-            (1, Some(2)),
-            (3, Some(2)),
-            (125_000_000, Some(1 << 26)),
-            (u64::MAX, Some(1 << 63)),
+            (None, None),
+            (Some(0), Some(2)),
+            (Some(1), Some(2)),
+            (Some(3), Some(2)),
+            (Some(125_000_000), Some(1 << 26)),
+            (Some(u64::MAX), Some(1 << 63)),
         ] {
-            let load = ToldLoad::new(Duration::from_micros(1999), free_rate_log2(rate));
-            let back = Told::new(load, at);
-            assert_eq!((back.wait, back.free_rate), (Duration::from_millis(1), told), "{rate}");
+            let log2 = rate.map_or(0, free_rate_log2);
+            let back = Told::new(ToldLoad::new(Duration::from_micros(1999), log2), at);
+            assert_eq!((back.wait, back.free_rate), (Duration::from_millis(1), told), "{rate:?}");
         }
         assert_eq!(ToldLoad::new(Duration::from_secs(3600), 0).wait_ms, u16::MAX);
     }

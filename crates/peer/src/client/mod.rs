@@ -67,9 +67,12 @@ struct ClientShared {
 }
 
 impl ClientShared {
-    fn count_compressed(&self, bytes_saved: usize) {
+    /// Notes that a chunk of so many bytes came compressed, and took so long to decompress.
+    fn count_compressed(&self, bytes: usize, bytes_saved: usize, time: Duration) {
         add(&self.compression.chunks, 1);
         add(&self.compression.bytes_saved, bytes_saved as u64);
+        add(&self.compression.bytes, bytes as u64);
+        add(&self.compression.nanos, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 
     fn host_name(&self, address: &str) -> Option<String> {
@@ -214,6 +217,9 @@ impl PeerClient {
             peers,
             compressed_chunks: get(&shared.compression.chunks),
             bytes_saved: get(&shared.compression.bytes_saved),
+            compressible_bytes: get(&shared.compression.compressible_bytes),
+            decompression_time: Duration::from_nanos(get(&shared.compression.nanos)),
+            decompressed_bytes: get(&shared.compression.bytes),
             connections_closed: shared.closed.snapshot(),
         }
     }

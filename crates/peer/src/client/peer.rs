@@ -100,6 +100,11 @@ impl Peer {
             Err(error) => Err(error),
         };
         self.counters.count_fetch(&outcome);
+        if request.accepts_compressed
+            && let Ok(chunk) = &outcome
+        {
+            add(&self.client.compression.compressible_bytes, chunk.len() as u64);
+        }
         outcome
     }
 
@@ -107,9 +112,10 @@ impl Peer {
     fn decompress(&self, body: &[u8], chunk_size: usize) -> Result<Bytes, PeerError> {
         let mut chunk = self.client.buffers.take(chunk_size);
         chunk.resize(chunk_size, 0);
+        let begun = std::time::Instant::now();
         compression::decompress(body, &mut chunk)
             .map_err(|_| PeerError::Corrupt { address: self.address.clone() })?;
-        self.client.count_compressed(chunk_size - body.len());
+        self.client.count_compressed(chunk_size, chunk_size - body.len(), begun.elapsed());
         Ok(self.client.buffers.share(chunk))
     }
 

@@ -18,6 +18,12 @@ pub struct ClientStats {
     pub compressed_chunks: u64,
     /// Bytes that compression took off them on the wire.
     pub bytes_saved: u64,
+    /// Bytes of all chunks that peers might have compressed, as they are.
+    pub compressible_bytes: u64,
+    /// Time that decompressing took, on one processor.
+    pub decompression_time: Duration,
+    /// Bytes that it made in that time.
+    pub decompressed_bytes: u64,
     /// Connections that ended, by reason; every reason is listed.
     pub connections_closed: Vec<(CloseReason, u64)>,
 }
@@ -102,6 +108,9 @@ impl PeerCounters {
 pub(super) struct CompressionCounters {
     pub(super) chunks: AtomicU64,
     pub(super) bytes_saved: AtomicU64,
+    pub(super) compressible_bytes: AtomicU64,
+    pub(super) nanos: AtomicU64,
+    pub(super) bytes: AtomicU64,
 }
 
 /// Reasons why connections ended.

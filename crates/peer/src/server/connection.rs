@@ -383,7 +383,7 @@ impl Connection {
         self.requests.serve(request, async move {
             let chunk = checked(answer.await, &asked)?;
             Ok(match asked.accepts_compressed {
-                true => shared.compressor.offer(chunk).await,
+                true => shared.compressor.offer(asked.digest, chunk).await,
                 false => WireChunk::Plain(chunk),
             })
         });

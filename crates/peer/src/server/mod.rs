@@ -2,6 +2,7 @@
 //! requests out of a [`ChunkServer`] within its limits.
 
 mod admission;
+mod compressed_forms;
 mod compressor;
 mod connection;
 mod credentials;
@@ -24,6 +25,7 @@ use acstor_net::{
     TlsFiles,
 };
 use acstor_runclock::RunClock;
+use acstor_types::Digest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -154,10 +156,21 @@ impl PeerServer {
     }
 
     /// Takes the bytes per second that this host's link has to spare for sending, which are told to peers
-    /// with each answer; 0 where that is not known, as before the first call.
-    pub fn tell_free_rate(&self, bytes_per_second: u64) {
-        let log2 = told::free_rate_log2(bytes_per_second);
+    /// with each answer; `None` where that is not known, as before the first call.
+    pub fn tell_free_rate(&self, bytes_per_second: Option<u64>) {
+        let log2 = bytes_per_second.map_or(0, told::free_rate_log2);
         self.shared.free_rate_log2.store(log2, Ordering::Relaxed);
+    }
+
+    /// Compresses nothing from now on, or does again: where `is_busy`, the host's processors have no time for
+    /// it.
+    pub fn set_cpu_busy(&self, is_busy: bool) {
+        self.shared.compressor.set_cpu_busy(is_busy);
+    }
+
+    /// Forgets what is kept in memory of some chunks, which are to leave this host.
+    pub fn forget(&self, digests: &[Digest]) {
+        self.shared.compressor.forget(digests);
     }
 
     /// Takes the hosts of the ring in use as (name, `ip:port`): with `members_only` clients must have the

@@ -48,11 +48,11 @@ async fn test_answers_tell_the_free_rate_and_no_wait_where_nobody_competes() {
     client.fetch(&address, get(1), ClassWatch::DEMAND, later()).await.unwrap();
     let told = client.told(&address).unwrap();
     assert_eq!((told.wait, told.free_rate), (Duration::ZERO, None));
-    server.tell_free_rate(FREE_RATE);
+    server.tell_free_rate(Some(FREE_RATE));
     client.holds(&address, &[Digest::of(b"one")], later()).await.unwrap();
     assert_eq!(client.told(&address).unwrap().free_rate, Some(1 << 26));
     assert_eq!(client.stats().peers[0].told, client.told(&address));
-    server.tell_free_rate(0);
+    server.tell_free_rate(None);
     client.fetch(&address, get(1), ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(client.told(&address).unwrap().free_rate, None);
 }
@@ -75,7 +75,7 @@ async fn test_pong_tells_how_long_a_demand_would_wait() {
 #[tokio::test]
 async fn test_client_without_the_feature_is_told_nothing() {
     let (server, address) = serve(TestDisk, &one_slot());
-    server.tell_free_rate(FREE_RATE);
+    server.tell_free_rate(Some(FREE_RATE));
     let _crowd = crowd(&server, &address, 250).await;
     let mut peer = Scripted::connect(&address).await;
     let old = Hello { features: FEATURES & !FEATURE_LOAD, ..Scripted::hello() };
