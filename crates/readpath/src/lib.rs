@@ -27,6 +27,13 @@ mod seams;
 mod steering;
 mod view;
 
+pub use acstor_selection::CompressionCost;
+/// The numbers by which compression is judged.
+pub mod compression_limits {
+    pub use acstor_selection::limits::{
+        COMPRESSION_CPU_IDLE_MIN, COMPRESSION_RATIO_UNSEEN, COMPRESSION_TIME_UNSEEN,
+    };
+}
 pub use ahead::boot_profiles::{boot_profile_len_max, encode_order};
 pub use ahead::boot_recorder::WorkingSet;
 pub use ahead::disk_boots::{DiskBoots, Reader};

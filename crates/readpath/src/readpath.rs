@@ -7,7 +7,7 @@ use std::time::Duration;
 use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, ServeFuture};
 use acstor_ring::Threshold;
 use acstor_runclock::RunClock;
-use acstor_selection::BootProfile;
+use acstor_selection::{BootProfile, CompressionCost};
 use acstor_store::Discarded;
 use acstor_types::{Digest, DiskId};
 use bytes::Bytes;
@@ -321,9 +321,16 @@ impl ReadPath {
     }
 
     /// Takes over what is free of this host's link inwards, bytes per second, which bounds what is under way
-    /// ahead of guests; `None`: nobody tells.
+    /// ahead of guests and is a part of what peers are expected to take; `None`: nobody tells.
     pub fn set_free_rate(&self, rate: Option<u64>) {
         self.sources.ahead_room.set_free_rate(rate);
+        self.sources.steering.set_free_rate(rate);
+    }
+
+    /// Takes over what compression between peers costs and saves, as it is measured: where links are told to be
+    /// slow, peers may compress by it.
+    pub fn set_compression(&self, cost: CompressionCost) {
+        self.sources.steering.set_compression(cost);
     }
 
     /// Returns the chunks of an attached disk that are in the chunk store; touches none. Blocks where the

@@ -13,10 +13,12 @@ pub(crate) mod underway;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_peer::Told;
 use acstor_ring::RingHandle;
 use acstor_runclock::{RunClock, RunInstant};
 use acstor_selection::{
-    Choice, HedgeCase, Moment, Overview, PeerSample, SelectionConfig, Selector, TokenBucket, limits,
+    Choice, CompressionCost, HedgeCase, Moment, Overview, PeerSample, SelectionConfig, Selector,
+    TokenBucket, ToldLoad, limits, transfer_time,
 };
 use acstor_types::Oid;
 use parking_lot::Mutex;
@@ -35,6 +37,8 @@ use crate::steering::underway::{FetchFrom, Underway};
 pub(crate) struct Steering {
     clock: RunClock,
     config: SelectionConfig,
+    /// Bytes of a chunk.
+    chunk_bytes: u64,
     pub(crate) placement: Placement,
     pub(crate) peers: PeerTable,
     selector: Mutex<Selector>,
@@ -93,12 +97,14 @@ impl Steering {
         clock: RunClock,
         origin: Arc<OriginQueue>,
         metrics: Arc<Metrics>,
+        chunk_bytes: u64,
     ) -> Steering {
         let selection = config.selection();
         let selector = Selector::new(selection);
         Steering {
             clock,
             config: selection,
+            chunk_bytes,
             placement: Placement::new(rings, config),
             peers: PeerTable::new(config.peer_inflight_max, selector.times()),
             selector: Mutex::new(selector),
@@ -208,6 +214,23 @@ impl Steering {
             return None;
         }
         self.origin_permits.clone().try_acquire_owned().ok()
+    }
+
+    /// Takes over what is free of this host's own link inwards, bytes per second; `None`: nobody tells.
+    pub(crate) fn set_free_rate(&self, rate: Option<u64>) {
+        let receiving = rate.map(|rate| transfer_time(self.chunk_bytes, rate));
+        self.selector.lock().set_receiving(receiving);
+    }
+
+    /// Takes over what compression costs and saves.
+    pub(crate) fn set_compression(&self, cost: CompressionCost) {
+        self.selector.lock().set_compression(cost);
+    }
+
+    /// Notes the load that a peer told with an answer.
+    pub(crate) fn hear(&self, peer: &Peer, told: Told) {
+        let Told { wait, free_rate, at } = told;
+        peer.health().hear(ToldLoad::new(wait, free_rate, self.chunk_bytes, moment(at)));
     }
 
     /// Returns whether this host's own link is what makes its sources slow.

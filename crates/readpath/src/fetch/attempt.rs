@@ -75,6 +75,12 @@ impl Sources {
         };
         let (answer, judged) = self.ask_peer(&candidate, request, class, deadline).await;
         drop(background);
+        // Before the fetch is timed, which is the younger news where somebody waited.
+        if answer.is_ok()
+            && let Some(told) = self.peers.told(&candidate.address)
+        {
+            self.steering.hear(peer, told);
+        }
         let judged = judged.map(|judged| {
             if answer.is_ok() {
                 judged.underway.answered();

@@ -123,7 +123,8 @@ impl Sources {
         ));
         let chunk = store.chunk_size().bytes();
         let (of_queue, of_metrics) = (queue.clone(), metrics.clone());
-        let steering = Steering::new(&config, rings, clock.clone(), of_queue, of_metrics);
+        let steering =
+            Steering::new(&config, rings, clock.clone(), of_queue, of_metrics, chunk as u64);
         let reader = StoreReader::new(
             store.clone(),
             metrics.clone(),

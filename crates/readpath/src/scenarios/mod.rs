@@ -29,5 +29,6 @@ mod selecting;
 mod serving;
 mod standing_still;
 mod test_origin;
+mod told_loads;
 mod viewing;
 mod world;

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerError, PeerStatus};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerError, PeerStatus, Told};
 use acstor_runclock::RunClock;
 use acstor_types::Digest;
 use parking_lot::Mutex;
@@ -55,6 +55,8 @@ pub(super) struct Network {
     links: Mutex<HashMap<String, Link>>,
     /// Links over which hosts receive, from peers and the origin, by host.
     links_in: Mutex<HashMap<String, Link>>,
+    /// Waits and free rates that hosts tell with their answers.
+    told: Mutex<HashMap<String, (Duration, Option<u64>)>>,
     latency: Duration,
     started: Instant,
 }
@@ -73,6 +75,7 @@ impl Network {
             asked: Mutex::default(),
             links: Mutex::default(),
             links_in: Mutex::default(),
+            told: Mutex::default(),
             latency: Duration::from_micros(200),
             started: Instant::now(),
         })
@@ -93,6 +96,11 @@ impl Network {
 
     pub(super) fn set(&self, host: &str, fault_mode: PeerFaultMode) {
         self.fault_modes.lock().insert(Network::address(host), fault_mode);
+    }
+
+    /// Has a host tell a load with its answers from now on.
+    pub(super) fn tell(&self, host: &str, wait: Duration, free_rate: Option<u64>) {
+        self.told.lock().insert(Network::address(host), (wait, free_rate));
     }
 
     pub(super) fn set_link(&self, host: &str, link: Link) {
@@ -130,6 +138,11 @@ impl Network {
 }
 
 impl PeerSource for NetworkPort {
+    fn told(&self, address: &str) -> Option<Told> {
+        let (wait, free_rate) = *self.network.told.lock().get(address)?;
+        Some(Told { wait, free_rate, at: self.network.clock(&self.host).now() })
+    }
+
     fn holds(&self, address: &str, digests: Vec<Digest>, deadline: Instant) -> HoldsFuture {
         let (network, address) = (self.network.clone(), address.to_owned());
         Box::pin(async move {

@@ -1,6 +1,6 @@
 //! The peers over the network.
 
-use acstor_peer::{ChunkRequest, ClassWatch, PeerClient};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerClient, Told};
 use acstor_types::Digest;
 use tokio::time::Instant;
 
@@ -23,5 +23,9 @@ impl PeerSource for PeerClient {
     fn holds(&self, address: &str, digests: Vec<Digest>, deadline: Instant) -> HoldsFuture {
         let (client, address) = (self.clone(), address.to_owned());
         Box::pin(async move { PeerClient::holds(&client, &address, &digests, deadline).await })
+    }
+
+    fn told(&self, address: &str) -> Option<Told> {
+        PeerClient::told(self, address)
     }
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use acstor_peer::{ChunkRequest, ClassWatch, PeerError};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerError, Told};
 use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -38,5 +38,11 @@ pub trait PeerSource: Send + Sync + 'static {
     /// most `acstor_peer::frame::HOLDS_MAX` digests. A source that cannot ask has peers that keep none.
     fn holds(&self, _address: &str, digests: Vec<Digest>, _deadline: Instant) -> HoldsFuture {
         Box::pin(async move { Ok(vec![false; digests.len()]) })
+    }
+
+    /// Returns the load that the peer at `address` told with its last answer, by the clock of
+    /// [`crate::Seams`]; `None` where it told none.
+    fn told(&self, _address: &str) -> Option<Told> {
+        None
     }
 }
