@@ -232,6 +232,20 @@ class DataPlane:
     def set_drain(self, on: bool) -> None:
         """Answer peers with a refusal (they take the next candidate); local reads go on."""
 
+    def set_free_rates(
+        self, in_bytes_per_s: int | None, out_bytes_per_s: int | None, valid_s: float
+    ) -> None:
+        """Take over what is free of the host's own link, bytes per second in each direction.
+
+        Nothing is fetched ahead of guests over a link of which nothing is free, and peers are told
+        what it has to spare. None: not known, as before the first call.
+
+        :param valid_s: seconds after which the rates are forgotten unless they are told anew,
+            above 0, at most an hour.
+        :raises DataPlaneError: kind ``invalid`` when the time is none, or the data plane has been
+            stopped.
+        """
+
     def set_ring(self, path: str) -> dict[str, object]:
         """Load a binary ring file and use it from now on; the one before is kept for remaps.
 

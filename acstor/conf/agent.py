@@ -130,7 +130,8 @@ OPTIONS = [
         help=(
             "Seconds between two messages that tell the schedulers how this host is, and over "
             "which its extra traffic is measured. A data plane that goes or comes, and a drain, "
-            "are told at once. Needs transport_url."
+            "are told at once. Needs transport_url; the data plane is told what is free of its "
+            "link as often, with or without it."
         ),
     ),
     cfg.FloatOpt(

@@ -150,6 +150,16 @@ _HOPS = Parameter(
     parameters.is_int_or_null(0, protocol.DISTANCE_THRESHOLD_MAX),
     f"0 to {protocol.DISTANCE_THRESHOLD_MAX} hops, or null: as configured",
 )
+_LINK_RATE = parameters.is_int_or_null(0, protocol.LINK_RATE_MAX)
+_FREE_RATES = (
+    Parameter("in_bytes_per_s", _LINK_RATE, "0 to 2^40 bytes per second, or null: not known"),
+    Parameter("out_bytes_per_s", _LINK_RATE, "0 to 2^40 bytes per second, or null: not known"),
+    Parameter(
+        "valid_s",
+        parameters.is_seconds(protocol.LINK_RATE_VALID_MAX),
+        f"seconds, above 0, at most {protocol.LINK_RATE_VALID_MAX:g}",
+    ),
+)
 _COUNT = Parameter(
     "count", parameters.is_int(1, protocol.SKETCH_MAX), f"1 to {protocol.SKETCH_MAX}"
 )
@@ -251,6 +261,14 @@ OPERATIONS: tuple[Operation, ...] = (
     _placement("ring.set", "set_ring", _PATH),
     _runtime("ring.show", "ring_info", "ring"),
     _placement("placement.threshold", "set_distance_threshold", _HOPS),
+    _runtime(
+        "link.free",
+        "set_free_rates",
+        "free rates of the link",
+        *_FREE_RATES,
+        answer=as_done,
+        timeout=2.0,
+    ),
     _runtime("store.sketch", "store_sketch", "sketch of the store", _COUNT, answer=as_sketch),
     _host("metrics", "metrics_text"),
     _runtime("ledger.start", "trace_start", _TRACE, _IMAGE, _CAPACITY, answer=as_done),

@@ -33,6 +33,10 @@ SKETCH_MAX = 256
 """Most digests of a sketch of the chunk store."""
 DISTANCE_THRESHOLD_MAX = 255
 """Largest distance that a host can be told to keep from others, hops."""
+LINK_RATE_MAX = 1 << 40
+"""Highest rate that a link can be told to have free, bytes per second."""
+LINK_RATE_VALID_MAX = 3600.0
+"""Longest time for which a free rate holds without being told again, seconds."""
 PRELOAD_RATE_MAX = 1 << 40
 """Highest limit that a preload may be given, bytes per second."""
 BOOT_NUMBER_MAX = (1 << 53) - 1

@@ -47,6 +47,8 @@ class MemoryRuntime(MemoryVolumes):
         self.ring: dict[str, object] | None = None
         self.distance_threshold = settings["distance_threshold"]
         self.is_draining = False
+        self.free_rates: list[tuple[int | None, int | None, float]] = []
+        """Free rates of the link that were told, in and out, and for how long they hold."""
         self.is_connected = True
         self.longest_request_ms = 0
         self.runtime_late_ms = 0
@@ -148,6 +150,11 @@ class MemoryRuntime(MemoryVolumes):
 
     def set_drain(self, on: bool) -> None:
         self.is_draining = on
+
+    def set_free_rates(
+        self, in_bytes_per_s: int | None, out_bytes_per_s: int | None, valid_s: float
+    ) -> None:
+        self.free_rates.append((in_bytes_per_s, out_bytes_per_s, valid_s))
 
     def set_ring(self, path: str) -> dict[str, object]:
         ring = Ring.decode(pathlib.Path(path).read_bytes())

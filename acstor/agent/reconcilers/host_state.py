@@ -1,7 +1,8 @@
 """Tells schedulers and policy services how this host is: the reconciler and its thread.
 
-A pass notes whether the data plane is up and draining. The thread samples the network, composes
-the whole state and hands it to the sender every interval, and at once when one of the two changed.
+A pass notes whether the data plane is up and draining. The thread samples the network, tells the
+data plane what is free of it, composes the whole state and hands it to the sender every interval,
+and at once when one of the two changed.
 """
 
 import logging
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from acstor import exception, version
+from acstor.agent.free_rate_telling import FreeRateTelling
 from acstor.agent.reconciler import HostSnapshot
 from acstor.control.client import AdminClient
 from acstor.telemetry import data_plane_readings, host_states
@@ -108,6 +110,7 @@ class HostStateReconciler:
         self._clock = clock
         self._meter = TrafficMeter()
         self._load_meter = LoadMeter(requests_max)
+        self._free_rates = FreeRateTelling(data_plane, interval)
         self._until_sketch = 0
         self._is_sketch_missed = False
         self._traffic = ExtraTraffic()
@@ -194,6 +197,8 @@ class HostStateReconciler:
     def _tell(self, facts: _Facts) -> None:
         reading = self._read(facts)
         self._traffic = self._measure(facts, reading)
+        if facts.is_up:
+            self._free_rates.tell(self._traffic)
         load = self._load_meter.sample(reading) if isinstance(reading, Reading) else None
         told_by_disk = self._disk_watch.health if self._disk_watch is not None else None
         disk = worst(told_by_disk, load.disk if load is not None else None)

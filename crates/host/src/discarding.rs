@@ -39,6 +39,9 @@ impl Host {
         let read_path = &self.parts.read_path;
         let held = read_path.count_here(&digests);
         let discarded = read_path.discard(&digests)?;
+        if let Some(peers) = &self.parts.serving.lock().peers {
+            peers.forget(&digests);
+        }
         tracing::debug!(dropped = discarded.dropped, busy = discarded.busy, "chunks discarded");
         let left = read_path.count_here(&digests);
         Ok(json!({"asked": digests.len(), "held": held, "left": left}))

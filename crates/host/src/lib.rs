@@ -11,6 +11,7 @@ mod failover_device;
 mod head_reads;
 mod images;
 mod lifecycle;
+mod links;
 mod metrics;
 mod preloads;
 mod pulse;
@@ -38,6 +39,8 @@ pub use bases::manifest_name;
 pub use error::HostError;
 pub use images::Withdrawal;
 pub use lifecycle::Connection;
+pub use links::FreeRates;
+use links::LinkRates;
 pub use preloads::parse_what;
 use pulse::Pulse;
 pub use settings::Settings;
@@ -107,6 +110,7 @@ pub struct Parts {
     /// Held while the ring and what is known of its hosts change together.
     ring_changes: Mutex<()>,
     runtime_pulse: Arc<Pulse>,
+    link_rates: LinkRates,
     is_draining: std::sync::atomic::AtomicBool,
 }
 

@@ -19,6 +19,7 @@ use parking_lot::{Mutex, RwLock};
 use prometheus_client::registry::Registry;
 
 use super::images::release_idle_manifests;
+use super::links::{LinkRates, watch_compression};
 use super::metrics::PartsCollector;
 use super::pulse::Pulse;
 use super::volume_metrics::VolumesCollector;
@@ -112,6 +113,7 @@ impl Host {
             state: Mutex::new(HostState::Created),
             ring_changes: Mutex::default(),
             runtime_pulse: Pulse::new(),
+            link_rates: LinkRates::default(),
             is_draining: false.into(),
             settings,
         });
@@ -176,12 +178,14 @@ impl Host {
             self.handle.spawn(parts.read_path.clone().deduplicate()),
             self.handle.spawn(parts.read_path.clone().complete_manifests()),
             self.handle.spawn(release_idle_manifests(parts.clone())),
+            self.handle.spawn(watch_compression(parts.clone())),
         ];
         let clock = parts.read_path.clock();
         let peers = PeerServer::start_by(listener, chunks, &peer_config(&parts.settings), clock)?;
         if let Some(ring) = &parts.rings.load().current {
             peers.set_members(members(ring));
         }
+        peers.tell_free_rate(parts.link_rates.now().outwards);
         serving.peers = Some(peers);
         Ok(())
     }

@@ -5,8 +5,9 @@
 //! `admin/metrics-dataplane`, which a test compares with this file.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use acstor_peer::{ServerStats, TlsStatus};
+use acstor_peer::{ClientStats, ServerStats, TlsStatus};
 use acstor_store::StoreStats;
 use acstor_types::RequestClass;
 use prometheus_client::collector::Collector;
@@ -14,7 +15,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::Parts;
+use super::{FreeRates, Parts};
 
 /// Reads the parts' counters off when asked.
 pub(super) struct PartsCollector(pub(super) Arc<Parts>);
@@ -43,6 +44,7 @@ impl Collector for PartsCollector {
                 None => counter(&mut encoder, &metric, help, value)?,
             }
         }
+        free_rates(&mut encoder, self.0.link_rates.now())?;
         if let Some(server) = self.0.peer_server_stats() {
             gauge(
                 &mut encoder,
@@ -78,9 +80,23 @@ impl Collector for PartsCollector {
                     ("compressed", compression.compressed),
                     ("incompressible", compression.incompressible),
                     ("busy", compression.busy),
+                    ("kept", compression.kept),
+                    ("cpu_busy", compression.cpu_busy),
                 ]
                 .into_iter()
                 .map(|(outcome, count)| (outcome.to_owned(), count)),
+            )?;
+            seconds(
+                &mut encoder,
+                "acstor_peer_server_compression_seconds",
+                "Processor time of compressing chunks for peers",
+                compression.time,
+            )?;
+            gauge(
+                &mut encoder,
+                "acstor_peer_server_compressed_forms_bytes",
+                "Bytes of compressed chunks kept for the next who ask for them",
+                compression.kept_bytes,
             )?;
             egress(&mut encoder, &server)?;
             labelled(
@@ -117,6 +133,13 @@ impl Collector for PartsCollector {
             "Bytes that compression took off what peers sent",
             client.bytes_saved,
         )?;
+        seconds(
+            &mut encoder,
+            "acstor_peer_client_decompression_seconds",
+            "Processor time of decompressing chunks of peers",
+            client.decompression_time,
+        )?;
+        told_loads(&mut encoder, &client)?;
         labelled(
             &mut encoder,
             "acstor_peer_client_bytes",
@@ -139,6 +162,57 @@ impl Collector for PartsCollector {
             client.connections_closed.iter().map(|(why, count)| (why.as_str().to_owned(), *count)),
         )
     }
+}
+
+/// Free rates of this host's own link: no sample of what nobody tells.
+fn free_rates(encoder: &mut DescriptorEncoder, rates: FreeRates) -> Result<(), std::fmt::Error> {
+    let example = ConstGauge::new(0u64);
+    let mut family = encoder.encode_descriptor(
+        "acstor_link_free_bytes_per_second",
+        "Bytes per second that this host's link has free, as the agent tells it",
+        None,
+        example.metric_type(),
+    )?;
+    for (direction, rate) in [("in", rates.inwards), ("out", rates.outwards)] {
+        if let Some(rate) = rate {
+            let labels = [("direction", direction)];
+            ConstGauge::new(rate).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Loads that peers told with their last answers: no sample of a peer that told none.
+fn told_loads(
+    encoder: &mut DescriptorEncoder,
+    client: &ClientStats,
+) -> Result<(), std::fmt::Error> {
+    let example = ConstGauge::new(0u64);
+    let mut rates = encoder.encode_descriptor(
+        "acstor_peer_told_free_bytes_per_second",
+        "Bytes per second that a peer's link had to spare at its last answer",
+        None,
+        example.metric_type(),
+    )?;
+    let told = || client.peers.iter().filter_map(|peer| Some((&peer.address, peer.told?)));
+    for (address, told) in told() {
+        if let Some(rate) = told.free_rate {
+            let labels = [("peer", address.as_str())];
+            ConstGauge::new(rate).encode(rates.encode_family(&labels)?)?;
+        }
+    }
+    let example = ConstGauge::new(0f64);
+    let mut waits = encoder.encode_descriptor(
+        "acstor_peer_told_wait_seconds",
+        "Time that a chunk would have waited at a peer at its last answer",
+        None,
+        example.metric_type(),
+    )?;
+    for (address, told) in told() {
+        let labels = [("peer", address.as_str())];
+        ConstGauge::new(told.wait.as_secs_f64()).encode(waits.encode_family(&labels)?)?;
+    }
+    Ok(())
 }
 
 /// The order of the answers to peers.
@@ -239,6 +313,16 @@ fn counter(
     value: u64,
 ) -> Result<(), std::fmt::Error> {
     let metric = ConstCounter::new(value);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn seconds(
+    encoder: &mut DescriptorEncoder,
+    name: &str,
+    help: &str,
+    time: Duration,
+) -> Result<(), std::fmt::Error> {
+    let metric = ConstCounter::new(time.as_secs_f64());
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acstor_host::{Connection, Host, HostError, VolumeSpec, Withdrawal, parse_what};
+use acstor_host::{Connection, FreeRates, Host, HostError, VolumeSpec, Withdrawal, parse_what};
 use acstor_rados::RadosLogWriter;
 use acstor_readpath::{OriginSource, PreloadRequest, ReadPathError, encode_order};
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind};
@@ -195,6 +195,17 @@ impl DataPlane {
 
     fn set_drain(&self, on: bool) {
         self.host.set_drain(on);
+    }
+
+    #[pyo3(signature = (in_bytes_per_s, out_bytes_per_s, valid_s))]
+    fn set_free_rates(
+        &self,
+        in_bytes_per_s: Option<u64>,
+        out_bytes_per_s: Option<u64>,
+        valid_s: f64,
+    ) -> PyResult<()> {
+        let rates = FreeRates { inwards: in_bytes_per_s, outwards: out_bytes_per_s };
+        self.host.set_free_rates(rates, timeout(valid_s)?).map_err(exception)
     }
 
     fn set_ring<'py>(&self, py: Python<'py>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {

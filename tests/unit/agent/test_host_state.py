@@ -196,6 +196,42 @@ def test_extra_traffic_is_measured_between_two_states(make_world: MakeWorld) -> 
     assert world.reconciler.link_bytes_per_s() == 1e9
 
 
+def test_data_plane_is_told_what_is_free_of_its_link(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.see()
+    world.told(1)
+    assert world.data_plane.runtime is not None
+    told = world.data_plane.runtime.free_rates
+    assert told == [], "nothing is known after one sample"
+    world.clock.now += 10
+    world.interfaces.received += 2_000_000_000
+    world.see(is_draining=True)
+    world.told(2)
+    assert told == [(800_000_000, 1_000_000_000, 3600.0)]
+    world.clock.now += 10
+    world.interfaces.received += 9_000_000_000
+    world.see()
+    world.told(3)
+    assert told[1:] == [(0, 1_000_000_000, 3600.0)]
+
+
+def test_data_plane_that_takes_no_rates_is_no_problem(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+
+    def refuse(in_bytes_per_s: int, out_bytes_per_s: int, valid_s: float) -> None:
+        raise exception.UnsupportedError(f"{in_bytes_per_s}, {out_bytes_per_s}, {valid_s}")
+
+    monkeypatch.setattr(world.data_plane.runtime, "set_free_rates", refuse)
+    world.see()
+    world.told(1)
+    world.clock.now += 10
+    world.see(is_draining=True)
+    assert world.told(2)[1].extra_in == 0.0
+    assert world.see(is_draining=True) == {}
+
+
 def test_what_the_data_plane_moved_its_load_and_its_disk_are_told(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
