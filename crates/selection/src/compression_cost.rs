@@ -1,4 +1,4 @@
-//! What compressing a chunk for its way costs, against what it saves there.
+//! Cost of compressing a chunk for its way, against the time that it saves there.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct CompressionCost {
 }
 
 impl Default for CompressionCost {
-    /// What is taken for true before anything is measured.
+    /// Cost that is taken for true before anything is measured.
     fn default() -> CompressionCost {
         CompressionCost {
             ratio: limits::COMPRESSION_RATIO_UNSEEN,
