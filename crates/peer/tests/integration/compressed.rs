@@ -164,10 +164,29 @@ async fn test_compressed_every_chunk_size_and_what_became_of_it() {
         }
     }
     let became = server.stats().compression;
-    assert_eq!(became, CompressionStats { compressed: 22, incompressible: 22, busy: 0 });
+    let CompressionStats { compressed, incompressible, busy, kept, bytes, .. } = became;
+    assert_eq!((compressed, incompressible, busy, kept), (22, 22, 0, 0));
+    assert_eq!(bytes, (12..=22).map(|bits| 4 << bits).sum::<u64>());
     let plain = ChunkRequest { accepts_compressed: false, ..welcome(2) };
     client.fetch(&address, plain, ClassWatch::DEMAND, later()).await.unwrap();
     assert_eq!(server.stats().compression, became, "nobody asked for it");
+}
+
+#[tokio::test]
+async fn test_compressed_once_for_all_who_ask() {
+    let config = config(Security::Plain);
+    let (server, address) = serve(MixedDisk, &config);
+    for asked in 0..3 {
+        let client = client(&config);
+        let fetch = client.fetch(&address, welcome(2), ClassWatch::DEMAND, later());
+        assert!(fetch.await.unwrap() == content(2, ChunkSize::DEFAULT));
+        let stats = client.stats();
+        assert_eq!((stats.compressed_chunks, stats.compressible_bytes), (1, 65_536));
+        let became = server.stats().compression;
+        assert_eq!((became.compressed, became.kept), (1, asked));
+    }
+    server.forget(&[welcome(2).digest]);
+    assert_eq!(server.stats().compression.kept_bytes, 0);
 }
 
 #[tokio::test]
