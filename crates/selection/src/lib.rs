@@ -17,7 +17,8 @@
 //!    `failed`, `overtaken`; after an answer [`Selector::keeps`]. The origin has [`Selector::begin_origin`]
 //!    and [`Selector::end_origin`].
 //!
-//! What to fetch before it is asked for is a [`ReadAhead`]'s part: one per open of an image.
+//! What to fetch before it is asked for is a [`ReadAhead`]'s part: one per open of an image. Where nobody has
+//! booted the image yet, hosts tell each other ([`exchange`]).
 //!
 //! `doc/source/contributor/selection.rst` has the rules and the table of [`limits`].
 //!
@@ -27,6 +28,7 @@ mod backoff;
 mod circuit_breaker;
 mod compression_cost;
 mod config;
+pub mod exchange;
 mod latency_histogram;
 pub mod limits;
 mod moment;

@@ -14,4 +14,5 @@ mod boot_profile;
 mod window;
 
 pub use boot_profile::{BootKind, BootProfile, BootProfileError};
+pub(crate) use window::mixed;
 pub use window::{ReadAhead, Touch, in_flight_bytes};

@@ -296,7 +296,7 @@ pub fn in_flight_bytes(free_rate: Option<u64>, chunk_bytes: u64) -> u64 {
 }
 
 /// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): equal on every machine.
-fn mixed(value: u64) -> u64 {
+pub(crate) fn mixed(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
