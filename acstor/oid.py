@@ -25,3 +25,17 @@ def oid(disk_id: uuid.UUID, index: int) -> int:
     if not 0 <= index <= INDEX_MAX:
         raise ValueError(f"chunk index {index} is not from 0 to {INDEX_MAX}")
     return xxhash.xxh3_64_intdigest(disk_id.bytes + index.to_bytes(8, "little"))
+
+
+def rendezvous(disk_id: uuid.UUID) -> int:
+    """Return the OID whose owner on the ring is the rendezvous host of a disk.
+
+    That of an index that no manifest has a chunk of. The same as ``acstor_types::Oid::rendezvous``;
+    ``tests/golden/rendezvous.json`` holds the two together.
+    """
+    return oid(disk_id, INDEX_MAX)
+
+
+def host_number(name: str) -> int:
+    """Return the number of a host in hints: 64-bit xxh3 of its name in the ring."""
+    return xxhash.xxh3_64_intdigest(name.encode())

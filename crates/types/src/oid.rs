@@ -13,6 +13,18 @@ use crate::DiskId;
 pub struct Oid(pub u64);
 
 impl Oid {
+    /// Returns the OID whose owner on the ring is the rendezvous host of a disk: that of an index which no
+    /// manifest has a chunk of, so that under either rule of placement it is nobody's chunk.
+    pub fn rendezvous(disk: &DiskId) -> Oid {
+        Oid::of(disk, u64::MAX)
+    }
+
+    /// Returns the number of a host: xxh3-64, seed 0, of its name in the ring.
+    /// `tests/golden/rendezvous.json` holds Rust and Python together.
+    pub fn host_number(name: &str) -> u64 {
+        XxHash3_64::oneshot(name.as_bytes())
+    }
+
     /// Returns the OID of chunk `index` of disk `disk`: xxh3-64, seed 0, over the 16 bytes of the
     /// id followed by the index as 8 little-endian bytes. Python's `xxhash.xxh3_64_intdigest`
     /// gives the same; `tests/golden/oid.json` holds the two together.

@@ -85,3 +85,17 @@ fn oids_are_those_of_python() {
         assert_eq!(format!("{:016x}", oid_of(vector).0), vector["oid"].as_str().unwrap());
     }
 }
+
+#[test]
+fn rendezvous_hosts_are_those_of_python() {
+    let golden = golden_json("rendezvous.json");
+    for vector in golden["disks"].as_array().unwrap() {
+        let disk = vector["disk"].as_str().unwrap().parse().unwrap();
+        let oid = acstor_types::Oid::rendezvous(&disk);
+        assert_eq!(format!("{:016x}", oid.0), vector["oid"].as_str().unwrap());
+    }
+    for vector in golden["hosts"].as_array().unwrap() {
+        let number = acstor_types::Oid::host_number(vector["host"].as_str().unwrap());
+        assert_eq!(format!("{number:016x}"), vector["number"].as_str().unwrap());
+    }
+}
