@@ -1,5 +1,6 @@
 //! Frames of the peer protocol: a stream of bytes taken apart as a connection does.
 
+use acstor_peer::exchange::{Hints, Join, Joined, decode_hinted, encode_hinted};
 use acstor_peer::frame::{
     Frame, FrameKind, GET_BODY_LEN, Get, Hello, decode_held, decode_holds, encode_held,
     encode_holds,
@@ -36,6 +37,25 @@ pub fn run(bytes: &[u8]) {
             FrameKind::Held => {
                 let held = decode_held(frame.body, frame.body.len() * 8);
                 assert_eq!(encode_held(&held), frame.body);
+            }
+            FrameKind::Join => {
+                if let Ok(join) = Join::decode(frame.body, frame.header.flags) {
+                    assert_eq!(join.encode(frame.header.request_id), rest[..frame.wire_len()]);
+                }
+            }
+            FrameKind::Joined => {
+                let joined = Joined::decode(frame.body).expect("the length of a JOINED");
+                assert_eq!(joined.encode_body(), frame.body);
+            }
+            FrameKind::Hint => {
+                if let Ok(hints) = Hints::decode(frame.body, frame.header.flags) {
+                    let again = hints.encode(frame.header.request_id).expect("1 to 256");
+                    assert_eq!(again, rest[..frame.wire_len()]);
+                }
+            }
+            FrameKind::Hinted => {
+                let known = decode_hinted(frame.body).expect("the length of a HINTED");
+                assert_eq!(encode_hinted(known)[..], *frame.body);
             }
             FrameKind::Unknown(_) => {}
             _ => assert_eq!(frame.header.encode(), rest[..16]),

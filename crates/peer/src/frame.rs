@@ -17,6 +17,9 @@ use acstor_types::{ChunkSize, Digest, DiskId, RequestClass, limits};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::exchange::{
+    HINT_PREFIX_LEN, HINTED_BODY_LEN, JOIN_BODY_LEN, JOINED_PREFIX_LEN, is_hints_len,
+};
 use crate::{ChunkRequest, PeerStatus, VersionRange};
 
 /// Bytes of a frame's header.
@@ -83,6 +86,14 @@ pub enum FrameKind {
     /// Client to server, with [`crate::FEATURE_CLASSES`]: the class of that request is this one now, or
     /// nobody waits for it any more.
     Class,
+    /// Client to server, with [`crate::FEATURE_HINTS`]: have me take part in the exchange of that image.
+    Join,
+    /// Server to client: the answer to JOIN.
+    Joined,
+    /// Client to server, with [`crate::FEATURE_HINTS`]: chunks that a host missed.
+    Hint,
+    /// Server to client: the answer to HINT.
+    Hinted,
     /// A kind of a newer version.
     Unknown(u8),
 }
@@ -102,6 +113,10 @@ impl FrameKind {
             FrameKind::Held => 9,
             FrameKind::Compressed => 10,
             FrameKind::Class => 11,
+            FrameKind::Join => 12,
+            FrameKind::Joined => 13,
+            FrameKind::Hint => 14,
+            FrameKind::Hinted => 15,
             FrameKind::Unknown(code) => code,
         }
     }
@@ -119,6 +134,10 @@ impl FrameKind {
             9 => FrameKind::Held,
             10 => FrameKind::Compressed,
             11 => FrameKind::Class,
+            12 => FrameKind::Join,
+            13 => FrameKind::Joined,
+            14 => FrameKind::Hint,
+            15 => FrameKind::Hinted,
             code => FrameKind::Unknown(code),
         }
     }
@@ -131,6 +150,7 @@ impl FrameKind {
                     && RequestClass::from_code((flags & FLAGS_CLASS) >> CLASS_SHIFT).is_some()
             }
             FrameKind::Class => flags <= CLASS_NONE,
+            FrameKind::Join | FrameKind::Hint => flags <= 1,
             FrameKind::Unknown(_) => true,
             _ if self.tells_load() => flags <= FREE_RATE_LOG2_MAX,
             _ => flags == 0,
@@ -203,7 +223,7 @@ pub struct Header {
     /// Bytes of the body; within the limits of the kind.
     pub body_len: u32,
     /// Flags that the frame's kind allows: of a GET [`FLAG_COMPRESSED_WELCOME`] and [`FLAGS_CLASS`], of a
-    /// CLASS a class's code or [`CLASS_NONE`], else none.
+    /// CLASS a class's code or [`CLASS_NONE`], of JOIN and HINT their role, else none.
     pub flags: u8,
     /// The refusal of a STATUS frame.
     pub status: Option<PeerStatus>,
@@ -275,6 +295,10 @@ impl Header {
             | FrameKind::Status
             | FrameKind::Goodbye
             | FrameKind::Class => length == 0,
+            FrameKind::Join => length == JOIN_BODY_LEN,
+            FrameKind::Joined => is_hints_len(length, JOINED_PREFIX_LEN, 0),
+            FrameKind::Hint => is_hints_len(length, HINT_PREFIX_LEN, 1),
+            FrameKind::Hinted => length == HINTED_BODY_LEN,
             FrameKind::Unknown(_) => length <= UNKNOWN_BODY_LEN_MAX,
         };
         if !possible {

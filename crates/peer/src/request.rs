@@ -7,6 +7,7 @@ use acstor_types::{ChunkSize, Digest, DiskId};
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::exchange::{Hints, Join, Joined};
 use crate::{ClassWatch, PeerStatus};
 
 /// A chunk, named by its digest.
@@ -49,5 +50,23 @@ pub trait ChunkServer: Send + Sync + 'static {
     /// order, from memory. A host that cannot tell keeps none.
     fn holds(&self, digests: &[Digest]) -> Vec<bool> {
         vec![false; digests.len()]
+    }
+
+    /// Has a host take part in the exchange of an image; from memory. Nothing in `join` is verified: any
+    /// host that is let in may send it, under any name.
+    ///
+    /// # Errors
+    /// The status with which it is refused; a host that takes part in none refuses each.
+    fn join(&self, _join: &Join) -> Result<Joined, PeerStatus> {
+        Err(PeerStatus::Unsupported)
+    }
+
+    /// Takes hints; from memory. Returns the hints of the order that are known now. As little is verified as
+    /// of [`ChunkServer::join`].
+    ///
+    /// # Errors
+    /// As [`ChunkServer::join`].
+    fn hint(&self, _hints: &Hints) -> Result<u32, PeerStatus> {
+        Err(PeerStatus::Unsupported)
     }
 }

@@ -19,8 +19,11 @@ pub const FEATURE_COMPRESSED: u64 = 2;
 pub const FEATURE_CLASSES: u64 = 4;
 /// The server's load in the header of DATA, COMPRESSED, HELD and PONG.
 pub const FEATURE_LOAD: u64 = 8;
+/// JOIN, JOINED, HINT and HINTED: the exchange of what hosts that boot one image miss.
+pub const FEATURE_HINTS: u64 = 16;
 /// Features that this build knows.
-pub const FEATURES: u64 = FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES | FEATURE_LOAD;
+pub const FEATURES: u64 =
+    FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES | FEATURE_LOAD | FEATURE_HINTS;
 
 /// An inclusive range of protocol versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

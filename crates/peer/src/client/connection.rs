@@ -21,8 +21,8 @@ use super::pending::{Answer, Ask, PendingTable, Submission};
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::frame::{FrameKind, Get, Header, ToldLoad, encode_holds};
 use crate::{
-    ClientLimits, CloseReason, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURE_LOAD,
-    FEATURES, PeerStatus,
+    ClientLimits, CloseReason, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_LOAD, FEATURES,
+    PeerStatus,
 };
 
 /// Events handled before new requests are sent.
@@ -219,7 +219,8 @@ impl Connection {
         if submission.reply.is_closed() {
             return; // nobody waits any more
         }
-        if matches!(submission.ask, Ask::Holds(_)) && self.features & FEATURE_HOLDS == 0 {
+        let needed = submission.ask.feature();
+        if self.features & needed != needed {
             let _ = submission.reply.send(Err(PeerStatus::Unsupported));
             return;
         }
@@ -242,6 +243,8 @@ impl Connection {
             Ask::Holds(digests) => {
                 self.output.extend(encode_holds(&digests, id).unwrap_or_default())
             }
+            Ask::Join(join) => self.output.extend(join.encode(id)),
+            Ask::Hint(hints) => self.output.extend(hints.encode(id).unwrap_or_default()),
         }
     }
 

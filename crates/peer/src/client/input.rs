@@ -104,7 +104,11 @@ impl Input {
             return Err(CloseReason::Malformed(FrameError::Reserved));
         }
         match header.kind {
-            FrameKind::Data | FrameKind::Held | FrameKind::Compressed => {
+            FrameKind::Data
+            | FrameKind::Held
+            | FrameKind::Compressed
+            | FrameKind::Joined
+            | FrameKind::Hinted => {
                 self.begin_payload(&header, pending)?;
                 self.take_event(pending)
             }
@@ -122,6 +126,8 @@ impl Input {
             | FrameKind::Get
             | FrameKind::Holds
             | FrameKind::Class
+            | FrameKind::Join
+            | FrameKind::Hint
             | FrameKind::Unknown(_) => Err(CloseReason::Malformed(FrameError::Kind)),
         }
     }

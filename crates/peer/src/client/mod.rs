@@ -21,11 +21,13 @@ use std::time::Duration;
 use acstor_net::{Demands, TlsFiles};
 use acstor_runclock::RunClock;
 use acstor_selection::BreakerState;
+use acstor_selection::exchange::bounds::FRAME_HINTS_MAX;
 use acstor_types::Digest;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::time::Instant;
 
+use crate::exchange::{Hints, Join, Joined};
 use crate::frame::{HOLDS_MAX, decode_held};
 use crate::{
     ChunkRequest, ClassWatch, ClientLimits, PeerConfig, PeerError, PeerStatus, Security, Told,
@@ -167,6 +169,43 @@ impl PeerClient {
         let peer = self.peer(address)?;
         let held = peer.holds(digests.into(), deadline).await?;
         Ok(decode_held(&held, digests.len()))
+    }
+
+    /// Asks the peer at `address` to have this host take part in the exchange of an image.
+    ///
+    /// # Errors
+    /// As [`PeerClient::fetch`]; [`PeerError::Refused`] with `Unsupported` for a peer of an older release,
+    /// with `NotFound` for one that has no part in it.
+    ///
+    /// # Panics
+    /// As [`PeerClient::fetch`].
+    pub async fn join(
+        &self,
+        address: &str,
+        join: Join,
+        deadline: Instant,
+    ) -> Result<Joined, PeerError> {
+        self.peer(address)?.join(join, deadline).await
+    }
+
+    /// Sends hints to the peer at `address`; returns the hints of the order that it knows.
+    ///
+    /// # Errors
+    /// As [`PeerClient::join`], with `Invalid` for a number of hints that cannot be sent.
+    ///
+    /// # Panics
+    /// As [`PeerClient::fetch`].
+    pub async fn hint(
+        &self,
+        address: &str,
+        hints: Hints,
+        deadline: Instant,
+    ) -> Result<u32, PeerError> {
+        if hints.hints.is_empty() || hints.hints.len() > FRAME_HINTS_MAX {
+            let status = PeerStatus::Invalid;
+            return Err(PeerError::Refused { address: address.to_owned(), status });
+        }
+        self.peer(address)?.hint(Arc::new(hints), deadline).await
     }
 
     /// Returns the latency that 99 of 100 recent answers of the peer kept, answers that came too late

@@ -24,6 +24,7 @@ use super::pending::{Ask, Submission};
 use super::pool::{Look, Pool};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
+use crate::exchange::{Hints, Join, Joined, decode_hinted};
 use crate::frame::ToldLoad;
 use crate::{ChunkRequest, ClassWatch, ClientLimits, CloseReason, PeerError, TlsFault, Told};
 
@@ -125,8 +126,33 @@ impl Peer {
         digests: Arc<[Digest]>,
         deadline: Instant,
     ) -> Result<Bytes, PeerError> {
-        match self.ask(Ask::Holds(digests), ClassWatch::DEMAND, deadline).await? {
-            WireChunk::Plain(held) => Ok(held),
+        self.ask_small(Ask::Holds(digests), deadline).await
+    }
+
+    /// Asks to take part in an exchange.
+    pub(super) async fn join(
+        self: &Arc<Self>,
+        join: Join,
+        deadline: Instant,
+    ) -> Result<Joined, PeerError> {
+        let body = self.ask_small(Ask::Join(join), deadline).await?;
+        Joined::decode(&body).ok_or_else(|| PeerError::Corrupt { address: self.address.clone() })
+    }
+
+    /// Sends hints, 1 to [`FRAME_HINTS_MAX`](acstor_selection::exchange::bounds::FRAME_HINTS_MAX).
+    pub(super) async fn hint(
+        self: &Arc<Self>,
+        hints: Arc<Hints>,
+        deadline: Instant,
+    ) -> Result<u32, PeerError> {
+        let body = self.ask_small(Ask::Hint(hints), deadline).await?;
+        decode_hinted(&body).ok_or_else(|| PeerError::Corrupt { address: self.address.clone() })
+    }
+
+    /// Asks for what is small, at once.
+    async fn ask_small(self: &Arc<Self>, ask: Ask, deadline: Instant) -> Result<Bytes, PeerError> {
+        match self.ask(ask, ClassWatch::DEMAND, deadline).await? {
+            WireChunk::Plain(body) => Ok(body),
             // Never: only a chunk may be answered so.
             WireChunk::Compressed(_) => Err(PeerError::Corrupt { address: self.address.clone() }),
         }

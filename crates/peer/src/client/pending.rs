@@ -7,8 +7,9 @@ use acstor_types::{Digest, RequestClass};
 use tokio::sync::oneshot;
 
 use crate::compression::WireChunk;
+use crate::exchange::{HINTED_BODY_LEN, Hints, JOINED_BODY_LEN_MAX, Join};
 use crate::frame::{FrameKind, compressed_len_max, held_len};
-use crate::{ChunkRequest, ClassWatch, PeerStatus};
+use crate::{ChunkRequest, ClassWatch, FEATURE_HINTS, FEATURE_HOLDS, PeerStatus};
 
 /// A peer's answer, the body of HELD as a plain one.
 pub(super) type Answer = Result<WireChunk, PeerStatus>;
@@ -19,14 +20,29 @@ pub(super) enum Ask {
     Chunk(ChunkRequest),
     /// Question which of these it keeps; 1 to [`crate::frame::HOLDS_MAX`].
     Holds(Arc<[Digest]>),
+    /// Request to take part in an exchange.
+    Join(Join),
+    /// Hints, 1 to [`acstor_selection::exchange::bounds::FRAME_HINTS_MAX`].
+    Hint(Arc<Hints>),
 }
 
 impl Ask {
-    /// Kind and length of the only answer that is right.
+    /// The feature without which a peer does not know the request; 0: every peer does.
+    pub(super) fn feature(&self) -> u64 {
+        match self {
+            Ask::Chunk(_) => 0,
+            Ask::Holds(_) => FEATURE_HOLDS,
+            Ask::Join(_) | Ask::Hint(_) => FEATURE_HINTS,
+        }
+    }
+
+    /// Kind and length of the only answer that is right; of JOINED the greatest length.
     fn expected(&self) -> (FrameKind, u32) {
         match self {
             Ask::Chunk(request) => (FrameKind::Data, request.chunk_size.as_u32()),
             Ask::Holds(digests) => (FrameKind::Held, held_len(digests.len()) as u32),
+            Ask::Join(_) => (FrameKind::Joined, JOINED_BODY_LEN_MAX as u32),
+            Ask::Hint(_) => (FrameKind::Hinted, HINTED_BODY_LEN as u32),
         }
     }
 }
@@ -85,6 +101,7 @@ impl Pending {
             FrameKind::Compressed => {
                 self.accepts_compressed && len as usize <= compressed_len_max(chunk_size as usize)
             }
+            FrameKind::Joined => self.expected.0 == kind && len <= chunk_size,
             _ => self.expected == (kind, len),
         }
     }

@@ -29,12 +29,14 @@ use super::places::Place;
 use super::requests::{Promotion, Request, Requests};
 use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
+use crate::exchange::{HINTED_BODY_LEN, Hints, JOINED_BODY_LEN_MAX, Join, encode_hinted};
 use crate::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, ToldLoad,
     UNKNOWN_BODY_LEN_MAX, decode_holds, encode_held, held_len,
 };
 use crate::{
-    ChunkRequest, ClassWatch, CloseReason, FEATURE_CLASSES, FEATURE_LOAD, PeerStatus, Promoter,
+    ChunkRequest, ClassWatch, CloseReason, FEATURE_CLASSES, FEATURE_HINTS, FEATURE_LOAD,
+    PeerStatus, Promoter,
 };
 
 /// Bytes of requests received with one call: 200 GETs, and always one whole frame.
@@ -258,6 +260,16 @@ impl Connection {
                     self.handle_holds(header.request_id, &digests);
                     None
                 }
+                FrameKind::Join if self.has_hints() => {
+                    let join = Join::decode(frame.body, header.flags);
+                    self.handle_join(header.request_id, join);
+                    None
+                }
+                FrameKind::Hint if self.has_hints() => {
+                    let hints = Hints::decode(frame.body, header.flags);
+                    self.handle_hint(header.request_id, hints);
+                    None
+                }
                 _ => None,
             };
             self.handled += wire_len;
@@ -296,6 +308,10 @@ impl Connection {
                 self.output.push_header(Header { load: self.load(), ..pong });
             }
             FrameKind::Holds => {} // answered from its body
+            FrameKind::Join | FrameKind::Hint if self.has_hints() => {} // and so are these
+            FrameKind::Join | FrameKind::Hint => {
+                self.refuse(header.request_id, PeerStatus::Unsupported);
+            }
             FrameKind::Class if self.has_classes() => self.handle_class(&header),
             FrameKind::Class => self.refuse(header.request_id, PeerStatus::Unsupported),
             FrameKind::Unknown(_) => self.refuse(header.request_id, PeerStatus::Unsupported),
@@ -305,6 +321,8 @@ impl Connection {
             | FrameKind::Status
             | FrameKind::Held
             | FrameKind::Compressed
+            | FrameKind::Joined
+            | FrameKind::Hinted
             | FrameKind::Goodbye => return Err(CloseReason::Malformed(FrameError::Kind)),
         }
         Ok(())
@@ -312,6 +330,10 @@ impl Connection {
 
     fn has_classes(&self) -> bool {
         self.features & FEATURE_CLASSES != 0
+    }
+
+    fn has_hints(&self) -> bool {
+        self.features & FEATURE_HINTS != 0
     }
 
     fn handle_class(&mut self, header: &Header) {
@@ -341,6 +363,33 @@ impl Connection {
         let held = self.shared.chunks.holds(digests);
         self.port.look();
         self.output.push_held(request_id, encode_held(&held), (permit, self.load()));
+    }
+
+    fn handle_join(&mut self, request_id: u64, join: Result<Join, PeerStatus>) {
+        let bytes = JOINED_BODY_LEN_MAX as u64;
+        let Some(permit) = self.admit(bytes, RequestClass::Demand) else {
+            return self.refuse(request_id, PeerStatus::Overloaded);
+        };
+        match join.and_then(|join| self.shared.chunks.join(&join)) {
+            Ok(joined) => {
+                let body = joined.encode_body();
+                self.output.push_small(FrameKind::Joined, request_id, body, permit);
+            }
+            Err(status) => self.refuse(request_id, status),
+        }
+    }
+
+    fn handle_hint(&mut self, request_id: u64, hints: Result<Hints, PeerStatus>) {
+        let Some(permit) = self.admit(HINTED_BODY_LEN as u64, RequestClass::Demand) else {
+            return self.refuse(request_id, PeerStatus::Overloaded);
+        };
+        match hints.and_then(|hints| self.shared.chunks.hint(&hints)) {
+            Ok(known) => {
+                let body = encode_hinted(known).to_vec();
+                self.output.push_small(FrameKind::Hinted, request_id, body, permit);
+            }
+            Err(status) => self.refuse(request_id, status),
+        }
     }
 
     fn handle_get(&mut self, cx: &mut Context<'_>, request_id: u64, get: &Get) {

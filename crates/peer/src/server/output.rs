@@ -68,6 +68,18 @@ impl Output {
         self.frames.push_back(Outgoing { header, payload: held.into(), _permit: Some(permit) });
     }
 
+    /// Answers with a body that tells no load.
+    pub(super) fn push_small(
+        &mut self,
+        kind: FrameKind,
+        request_id: u64,
+        body: Vec<u8>,
+        permit: Permit,
+    ) {
+        let header = Header::new(kind, body.len() as u32, request_id).encode();
+        self.frames.push_back(Outgoing { header, payload: body.into(), _permit: Some(permit) });
+    }
+
     pub(super) fn push_status(&mut self, request_id: u64, status: PeerStatus) {
         self.push_header(Header::refusal(status, request_id));
     }

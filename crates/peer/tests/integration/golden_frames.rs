@@ -8,8 +8,8 @@ use acstor_peer::frame::{
     encode_held, encode_holds,
 };
 use acstor_peer::{
-    ChunkRequest, ClassWatch, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HOLDS, FEATURE_LOAD,
-    FEATURES, PeerStatus, Security, VERSION_MAX, VersionRange,
+    ChunkRequest, ClassWatch, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HINTS, FEATURE_HOLDS,
+    FEATURE_LOAD, FEATURES, PeerStatus, Security, VERSION_MAX, VersionRange,
 };
 use acstor_types::{ChunkSize, Digest, DiskId, RequestClass};
 
@@ -78,7 +78,7 @@ fn holds_frames() -> Vec<u8> {
 /// Another layout is another feature bit: keep this one as long as it is spoken.
 #[test]
 fn test_frames_of_holds_change_requires_another_feature() {
-    let all = FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES | FEATURE_LOAD;
+    let all = FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES | FEATURE_LOAD | FEATURE_HINTS;
     assert_eq!(FEATURES, all);
     let golden = golden_file("peer-frames-v1-holds.bin");
     assert_eq!(holds_frames(), golden);

@@ -12,6 +12,7 @@ mod compressed;
 mod drain;
 mod fetch;
 mod golden_frames;
+mod hints;
 mod holds;
 mod load;
 mod membership;

@@ -1,6 +1,7 @@
 //! Decoding of any bytes: a frame, more bytes needed, or an error; never a panic, never a length
 //! beyond its kind's.
 
+use acstor_peer::exchange::{HINTED_BODY_LEN, JOIN_BODY_LEN, JOINED_BODY_LEN_MAX};
 use acstor_peer::frame::{
     Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, HELLO_BODY_LEN_MAX,
     HELLO_BODY_LEN_MIN, HOLDS_MAX, Header, Hello, UNKNOWN_BODY_LEN_MAX, compressed_len_max,
@@ -25,7 +26,7 @@ fn header_bytes() -> impl Strategy<Value = [u8; HEADER_LEN]> {
     ];
     let flags = prop_oneof![4 => Just(0_u8), 2 => 0_u8..8, 1 => any::<u8>()];
     let status = prop_oneof![Just(0_u16), 0_u16..10, any::<u16>()];
-    (length, 0_u8..13, flags, status, any::<u64>()).prop_map(|(length, kind, flags, status, id)| {
+    (length, 0_u8..17, flags, status, any::<u64>()).prop_map(|(length, kind, flags, status, id)| {
         let mut bytes = [0; HEADER_LEN];
         bytes[..4].copy_from_slice(&length.to_le_bytes());
         bytes[4] = kind;
@@ -49,6 +50,10 @@ fn body_len_max(kind: FrameKind) -> usize {
         FrameKind::Holds => HOLDS_MAX * 32,
         FrameKind::Held => held_len(HOLDS_MAX),
         FrameKind::Compressed => compressed_len_max(CHUNK_SIZE_MAX as usize),
+        FrameKind::Join => JOIN_BODY_LEN,
+        FrameKind::Joined => JOINED_BODY_LEN_MAX,
+        FrameKind::Hint => UNKNOWN_BODY_LEN_MAX,
+        FrameKind::Hinted => HINTED_BODY_LEN,
         FrameKind::Unknown(_) => UNKNOWN_BODY_LEN_MAX,
     }
 }

@@ -38,7 +38,7 @@ impl Known {
     }
 }
 
-/// What one host orders on the hints of others, and what it tells them.
+/// Orders of one host on the hints of others, and misses that it tells them.
 ///
 /// It is told of each read of a guest, of each hint, and of what became of what it ordered. All guests of
 /// the image on this host are one follower.
