@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use acstor_ring::Threshold;
+use acstor_selection::exchange::Neighbourhood;
 use acstor_selection::{SelectionConfig, limits as selection_limits};
 
 use crate::ReadPathError;
@@ -92,6 +93,9 @@ pub struct ReadPathConfig {
     pub prefetch_max_bytes: usize,
     /// Memory for chunks that are read ahead along the profiles of boots, bytes; 0 turns that off.
     pub read_ahead_bytes: usize,
+    /// Order in which hosts that boot an image of which no profile is known tell each other what they miss;
+    /// `None`: they do not.
+    pub exchange: Option<Neighbourhood>,
     /// Time after an open of a disk in which its reads count as those of a boot.
     pub boot_window: Duration,
     /// Memory for chunks that were obtained a moment ago, bytes.
@@ -130,6 +134,7 @@ impl Default for ReadPathConfig {
             serve_inflight_max: 1024,
             prefetch_max_bytes: 4 << 20,
             read_ahead_bytes: 128 << 20,
+            exchange: None,
             boot_window: Duration::from_secs(120),
             recent_bytes: 16 << 20,
             insert_queue_bytes: 64 << 20,

@@ -13,6 +13,7 @@
 mod ahead;
 mod config;
 mod error;
+mod exchange;
 mod fetch;
 mod keeping;
 pub mod limits;
@@ -34,6 +35,7 @@ pub mod compression_limits {
         COMPRESSION_CPU_IDLE_MIN, COMPRESSION_RATIO_UNSEEN, COMPRESSION_TIME_UNSEEN,
     };
 }
+pub use acstor_selection::exchange::{Neighbourhood, Order};
 pub use ahead::boot_profiles::{boot_profile_len_max, encode_order};
 pub use ahead::boot_recorder::WorkingSet;
 pub use ahead::disk_boots::{DiskBoots, Reader};

@@ -180,6 +180,14 @@ pub const STORE_LATE_MAX: u32 = 4;
 pub const STORE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Most bytes of chunks that are being sent to peers at a time, at the default of requests.
 pub const SERVE_INFLIGHT_BYTES_MAX: usize = 256 << 20;
+/// Candidates for the rendezvous host of an image: the first in line on the ring, and two in case it fails.
+pub const RENDEZVOUS_CANDIDATES: usize = 3;
+/// Images of which a host is the rendezvous host at a time.
+pub const MEETINGS_MAX: usize = 256;
+/// Time that a host may take to answer a JOIN or a HINT; both are answered from memory.
+pub const EXCHANGE_ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Time between two looks for what came on hints long ago and was not read.
+pub const EXCHANGE_AGE_LOOK: Duration = Duration::from_secs(5);
 /// Time after the last insert at which its write-back is looked at.
 pub const WRITEBACK_DELAY: Duration = Duration::from_secs(1);
 /// Shortest wait for the thread that keeps chunks to end.

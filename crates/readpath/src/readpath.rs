@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, ServeFuture};
+use acstor_peer::exchange::{Hints, Join, Joined};
+use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerStatus, ServeFuture};
 use acstor_ring::Threshold;
 use acstor_runclock::RunClock;
 use acstor_selection::{BootProfile, CompressionCost};
@@ -510,5 +511,13 @@ impl ChunkServer for ReadPath {
 
     fn holds(&self, digests: &[Digest]) -> Vec<bool> {
         self.responder.holds(digests)
+    }
+
+    fn join(&self, join: &Join) -> Result<Joined, PeerStatus> {
+        self.sources.exchange.answer_join(join)
+    }
+
+    fn hint(&self, hints: &Hints) -> Result<u32, PeerStatus> {
+        self.sources.exchange.take_hints(hints)
     }
 }

@@ -1,4 +1,5 @@
-//! Ordering what a boot will read, along its profile, from the moment at which the disk is opened.
+//! Ordering what a boot will read, along its profile or the hints of others that boot the same image, from the
+//! moment at which the disk is opened.
 //!
 //! One task per open. Each chunk goes through the single flight with a priority behind all demand; what the
 //! guest comes to wait for meanwhile is promoted there. What came waits in memory of its own until it is
@@ -16,21 +17,26 @@ use crate::fetch::sources::{Sources, Want};
 use crate::limits;
 use crate::view::attachment::DiskRecords;
 use crate::view::disk::Disk;
+use crate::view::disk_shape::DiskShape;
 
-/// Begins to read ahead of an open, where the disk has a profile. `disk`: the disk, once its manifest is
+/// Begins to read ahead of an open, where the disk has a profile, or hosts tell each other what they miss.
+/// `disk`: the disk, once its manifest is
 /// in memory; `None` where it cannot be read.
 pub(crate) fn begin(
     sources: &Arc<Sources>,
     records: &Arc<DiskRecords>,
-    chunk_bytes: usize,
+    shape: &DiskShape,
     disk: impl Future<Output = Option<Arc<Disk>>> + Send + 'static,
 ) {
-    let Some(profile) = records.boot_profile.load_full() else { return };
-    let begun = records.read_aheads.begin(sources, profile, chunk_bytes as u64);
+    let chunk_bytes = shape.chunk_size.bytes() as u64;
+    let begun = match records.boot_profile.load_full() {
+        Some(profile) => records.read_aheads.begin(sources, profile, chunk_bytes),
+        None => records.read_aheads.begin_hinted(sources, shape),
+    };
     let Some(open) = begun else { return };
     let (sources, records) = (sources.clone(), records.clone());
     sources.runtime.clone().spawn(async move {
-        let reading = Reading { open, sources, chunk_bytes: chunk_bytes as u64 };
+        let reading = Reading { open, sources, chunk_bytes };
         if let Some(disk) = disk.await {
             reading.run(&disk).await;
         }
@@ -49,7 +55,7 @@ struct Reading {
 impl Reading {
     /// Orders until nothing is left, the handle is closed, or the window of a boot is over.
     async fn run(&self, disk: &Arc<Disk>) {
-        let until = Instant::now() + self.sources.config.boot_window;
+        let mut age_at = Instant::now() + limits::EXCHANGE_AGE_LOOK;
         loop {
             let freed = self.sources.ahead_room.freed();
             tokio::pin!(freed);
@@ -57,14 +63,18 @@ impl Reading {
             if self.open.is_closed() {
                 return;
             }
+            if Instant::now() >= age_at {
+                self.open.age(&self.sources);
+                age_at = Instant::now() + limits::EXCHANGE_AGE_LOOK;
+            }
             self.order(disk).await;
-            if self.open.is_over() {
+            if self.open.is_over() || Instant::now() >= self.open.until() {
                 return;
             }
             tokio::select! {
                 () = self.open.wake.notified() => {}
                 () = freed => {}
-                () = sleep_until(until) => return,
+                () = sleep_until(self.open.until().min(age_at)) => {}
             }
         }
     }
@@ -129,7 +139,7 @@ impl Reading {
         let deadline = sources.clock.now() + sources.config.origin_deadline;
         let under_way = sources.ahead_room.enter(self.chunk_bytes);
         let flight = sources.obtain(disk, want, Priority::Ahead, deadline);
-        sources.metrics.read_ahead(AheadBytes::Ordered, self.chunk_bytes);
+        self.open.count(&sources, AheadBytes::Ordered, self.chunk_bytes);
         self.open.ordered(chunk, &flight);
         let open = self.open.clone();
         self.sources.runtime.spawn(async move {
@@ -142,7 +152,7 @@ impl Reading {
     /// Ends the read-ahead; what it brought is kept for a while for the next open.
     async fn end(&self) {
         let (right, wasted) = self.open.end(&self.sources);
-        self.sources.metrics.read_ahead(AheadBytes::Wasted, wasted);
+        self.open.count(&self.sources, AheadBytes::Wasted, wasted);
         tracing::debug!(right, wasted, "read-ahead of an open has ended");
         sleep(limits::LEFT_AHEAD_AGE_MAX).await;
         self.sources.chunks.ahead.expire();

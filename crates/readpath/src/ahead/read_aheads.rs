@@ -1,4 +1,5 @@
-//! Read-ahead of one disk along its boot profile: one for each open that may be booting.
+//! Read-ahead of one disk along its boot profile, one for each open that may be booting; or along the hints of
+//! other hosts, one for all opens.
 //!
 //! The kernel gives every open of a disk the same handle, so a read is told to all of them: to those of
 //! other guests it is a read by somebody who is farther, or not as far.
@@ -11,11 +12,14 @@ use acstor_selection::{BootProfile, ReadAhead, Touch};
 use acstor_types::Digest;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::exchange::hint_window::{AheadWindow, HintWindow};
 use crate::fetch::flight::{Flight, Outcome};
-use crate::fetch::outcome::AheadBytes;
+use crate::fetch::outcome::{AheadBytes, HintFate};
 use crate::fetch::sources::Sources;
 use crate::limits;
+use crate::view::disk_shape::DiskShape;
 
 /// The opens of a disk that are read ahead.
 #[derive(Debug, Default)]
@@ -30,14 +34,20 @@ pub(crate) struct ReadAheads {
 pub(crate) struct OpenAhead {
     state: Mutex<State>,
     /// Told of whatever may make room in the window.
-    pub(super) wake: Notify,
+    pub(super) wake: Arc<Notify>,
     is_closed: AtomicBool,
+    /// Time at which it ends, whatever is left.
+    until: Mutex<Instant>,
+    /// True if it follows hints of other hosts: all opens of the disk are one then.
+    is_hinted: bool,
+    /// Opens that it is for.
+    handles: AtomicUsize,
     chunk_bytes: u64,
 }
 
 #[derive(Debug)]
 struct State {
-    window: ReadAhead,
+    window: Box<dyn AheadWindow>,
     /// Chunks that were ordered and not read.
     orders: HashMap<u32, Order>,
 }
@@ -73,13 +83,39 @@ impl ReadAheads {
             return None;
         }
         let seed = Digest::of(sources.config.host.as_bytes()).prefix_u64();
-        let window = ReadAhead::new(profile, chunk_bytes, budget, seed);
-        let open = Arc::new(OpenAhead {
-            state: Mutex::new(State { window, orders: HashMap::new() }),
-            wake: Notify::new(),
-            is_closed: AtomicBool::new(false),
-            chunk_bytes,
-        });
+        let window = Box::new(ReadAhead::new(profile, chunk_bytes, budget, seed));
+        let open = OpenAhead::new(sources, (window, Arc::default()), chunk_bytes, false);
+        opens.push(open.clone());
+        self.active.store(opens.len(), Ordering::Relaxed);
+        Some(open)
+    }
+
+    /// Begins to read ahead of an open along the hints of other hosts; `None` where there is no exchange, or
+    /// it is under way: this open is part of it then.
+    pub(crate) fn begin_hinted(
+        &self,
+        sources: &Sources,
+        shape: &DiskShape,
+    ) -> Option<Arc<OpenAhead>> {
+        let chunk_bytes = shape.chunk_size.bytes() as u64;
+        let budget = sources.chunks.ahead.bytes_max();
+        if budget < chunk_bytes {
+            return None;
+        }
+        let mut opens = self.opens.lock();
+        if let Some(open) = opens.iter().find(|open| open.is_hinted && !open.is_closed()) {
+            open.handles.fetch_add(1, Ordering::Relaxed);
+            *open.until.lock() = Instant::now() + sources.config.boot_window;
+            open.wake.notify_one();
+            return None;
+        }
+        if opens.len() >= limits::READ_AHEAD_OPENS_MAX {
+            return None;
+        }
+        let wake = Arc::new(Notify::new());
+        let member = sources.exchange.begin(shape, budget, wake.clone())?;
+        let window = Box::new(HintWindow(member));
+        let open = OpenAhead::new(sources, (window, wake), chunk_bytes, true);
         opens.push(open.clone());
         self.active.store(opens.len(), Ordering::Relaxed);
         Some(open)
@@ -90,7 +126,9 @@ impl ReadAheads {
         if self.active.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if let Some(open) = self.opens.lock().iter().rev().find(|open| !open.is_closed()) {
+        if let Some(open) = self.opens.lock().iter().rev().find(|open| !open.is_closed())
+            && open.handles.fetch_sub(1, Ordering::Relaxed) == 1
+        {
             open.is_closed.store(true, Ordering::Relaxed);
             open.wake.notify_one();
         }
@@ -121,6 +159,48 @@ impl ReadAheads {
 }
 
 impl OpenAhead {
+    fn new(
+        sources: &Sources,
+        (window, wake): (Box<dyn AheadWindow>, Arc<Notify>),
+        chunk_bytes: u64,
+        is_hinted: bool,
+    ) -> Arc<OpenAhead> {
+        Arc::new(OpenAhead {
+            state: Mutex::new(State { window, orders: HashMap::new() }),
+            wake,
+            is_closed: AtomicBool::new(false),
+            until: Mutex::new(Instant::now() + sources.config.boot_window),
+            is_hinted,
+            handles: AtomicUsize::new(1),
+            chunk_bytes,
+        })
+    }
+
+    /// Counts bytes by what led to their order.
+    pub(super) fn count(&self, sources: &Sources, fate: AheadBytes, bytes: u64) {
+        if self.is_hinted {
+            sources.metrics.exchange.bytes(fate, bytes);
+        } else {
+            sources.metrics.read_ahead(fate, bytes);
+        }
+    }
+
+    /// Time at which it ends, whatever is left.
+    pub(super) fn until(&self) -> Instant {
+        *self.until.lock()
+    }
+
+    /// Gives up what came long ago and was not read.
+    pub(super) fn age(&self, sources: &Sources) {
+        let mut state = self.state.lock();
+        let old = state.window.age();
+        for chunk in old {
+            if let Some(Order::Claimed(digest)) = state.orders.remove(&chunk) {
+                drop(sources.chunks.ahead.leave(&digest));
+            }
+        }
+    }
+
     fn note(&self, sources: &Sources, first: u64, last: u64) -> bool {
         let (mut is_named, mut read) = (false, Vec::new());
         let (mut used, mut late) = (0, 0);
@@ -135,8 +215,11 @@ impl OpenAhead {
         }
         is_named &= state.window.is_led();
         drop(state);
-        sources.metrics.read_ahead(AheadBytes::Used, used * self.chunk_bytes);
-        sources.metrics.read_ahead(AheadBytes::Late, late * self.chunk_bytes);
+        self.count(sources, AheadBytes::Used, used * self.chunk_bytes);
+        self.count(sources, AheadBytes::Late, late * self.chunk_bytes);
+        if self.is_hinted {
+            sources.metrics.exchange.hints(HintFate::Used, used + late);
+        }
         for order in read {
             match order {
                 Order::Claimed(digest) => sources.chunks.note_ahead_read(&digest, true),
@@ -238,6 +321,7 @@ impl OpenAhead {
                 Order::Kept => {}
             }
         }
+        state.window.ended();
         (state.window.right_bytes(), state.window.wasted_bytes())
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use acstor_runclock::RunInstant;
 use acstor_selection::Backoff;
-use acstor_types::{Oid, RequestClass};
+use acstor_types::RequestClass;
 use tokio::sync::oneshot;
 
 use crate::fetch::flight::{Flight, FlightFailure, FlightGuard, JoinOrStart, Obtained, Priority};
@@ -67,7 +67,7 @@ impl Sources {
             return flight;
         }
         self.steering.retry_budget.deposit();
-        let mut plan = self.plan(want.oid, priority);
+        let mut plan = self.plan(want, priority);
         if let Some(peer) = plan.probe.take() {
             self.runtime.spawn(self.clone().probe(peer, *want));
         }
@@ -91,8 +91,8 @@ impl Sources {
 
     /// Returns the sources of one round on behalf of `priority`, in order; the origin comes last
     /// for all but guesses.
-    fn plan(&self, oid: Oid, priority: Priority) -> Plan {
-        let mut plan = self.steering.plan(oid, priority);
+    fn plan(&self, want: &Want, priority: Priority) -> Plan {
+        let mut plan = self.steering.plan(want.oid, priority);
         match priority {
             Priority::Guest | Priority::Preload => {
                 self.metrics.peer_skips(PeerSkip::Distance, u64::from(plan.too_far));
@@ -106,6 +106,12 @@ impl Sources {
                 plan.passed.clear();
             }
         }
+        if priority == Priority::Ahead
+            && plan.alternate.is_none()
+            && let Some(owner) = plan.peers.first()
+        {
+            plan.alternate = self.exchange.holder(self, want, owner);
+        }
         plan
     }
 
@@ -116,7 +122,7 @@ impl Sources {
         (plan, planned_for): (Plan, Priority),
         (first, recoveries): (Option<oneshot::Receiver<OriginAnswer>>, u64),
     ) {
-        let (flight, oid) = (&guard.flight, want.oid);
+        let flight = &guard.flight;
         let (mut plan, mut first) = (Some((plan, planned_for)), first);
         let mut attempts = Attempts::new(want, recoveries);
         loop {
@@ -126,9 +132,9 @@ impl Sources {
                 Some((plan, planned_for)) if planned_for == priority => plan,
                 Some(_) => {
                     self.origin.promote(&want.digest, priority.lane());
-                    self.plan(oid, priority)
+                    self.plan(&attempts.want, priority)
                 }
-                None => self.plan(oid, priority),
+                None => self.plan(&attempts.want, priority),
             };
             let want = attempts.want;
             let round = match self.round(flight, &want, priority, round_plan, first.take()).await {

@@ -127,6 +127,21 @@ outcomes! {
 }
 
 outcomes! {
+    /// Fate of a hint: it was sent; it was news; a guest had read the chunk; a guest read what was fetched on
+    /// it; it was heard before; it is of no exchange of this host; the image has no such chunk, or too many
+    /// are known.
+    HintFate {
+        Sent = "sent", New = "new", Late = "late", Used = "used", Repeated = "repeated",
+        Strange = "strange", Refused = "refused",
+    }
+}
+
+outcomes! {
+    /// Outcome of a request to take part in an exchange: of this host's own, and of those of others.
+    JoinFate { Joined = "joined", Failed = "failed", Served = "served", Refused = "refused", }
+}
+
+outcomes! {
     /// Outcome of a chunk of a preload.
     PreloadChunk { Fetched = "fetched", Present = "present", Retried = "retried", Failed = "failed", }
 }

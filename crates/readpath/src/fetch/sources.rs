@@ -15,6 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::ahead::ahead_memory::AheadMemory;
 use crate::ahead::ahead_room::AheadRoom;
 use crate::ahead::finished_boots::FinishedBoots;
+use crate::exchange::Exchange;
 use crate::fetch::flight::FlightTable;
 use crate::keeping::ghost::GhostTable;
 use crate::keeping::host_chunks::HostChunks;
@@ -61,6 +62,8 @@ pub(crate) struct Sources {
     pub(crate) prefetch_permits: Arc<Semaphore>,
     /// Bytes ordered along the profiles of boots and on their way.
     pub(crate) ahead_room: Arc<AheadRoom>,
+    /// Hints of hosts that boot the same image.
+    pub(crate) exchange: Arc<Exchange>,
     pub(crate) manifest_loads: ManifestLoads,
     /// Pages of all manifests that are read by the page.
     pub(crate) pages: Arc<PageCache>,
@@ -122,6 +125,14 @@ impl Sources {
             runtime.clone(),
         ));
         let chunk = store.chunk_size().bytes();
+        let exchange = Arc::new(Exchange::new(
+            &config,
+            rings.clone(),
+            peers.clone(),
+            clock.clone(),
+            runtime.clone(),
+            metrics.clone(),
+        ));
         let (of_queue, of_metrics) = (queue.clone(), metrics.clone());
         let steering =
             Steering::new(&config, rings, clock.clone(), of_queue, of_metrics, chunk as u64);
@@ -153,6 +164,7 @@ impl Sources {
             clock,
             prefetch_permits: Arc::new(Semaphore::new(config.prefetch_max_bytes.div_ceil(chunk))),
             ahead_room: Arc::new(AheadRoom::new()),
+            exchange,
             manifest_loads: ManifestLoads::default(),
             pages,
             page_fetches,

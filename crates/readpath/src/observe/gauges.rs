@@ -24,6 +24,8 @@ pub(crate) struct Gauges {
     pub(crate) insert_queue_bytes: Gauge,
     pub(crate) recent_bytes: Gauge,
     pub(crate) read_ahead_held_bytes: Gauge,
+    pub(crate) exchanges: Gauge,
+    pub(crate) exchange_meetings: Gauge,
     pub(crate) store_capacity_bytes: Gauge,
     pub(crate) store_used_bytes: Gauge,
     pub(crate) store_pinned_bytes: Gauge,
@@ -62,6 +64,12 @@ impl Gauges {
             names::READ_AHEAD_HELD_BYTES,
             "Bytes of chunks read ahead, in memory",
             &gauges.read_ahead_held_bytes,
+        );
+        add(names::EXCHANGES, "Exchanges in which this host takes part", &gauges.exchanges);
+        add(
+            names::EXCHANGE_MEETINGS,
+            "Exchanges of which this host is the rendezvous host",
+            &gauges.exchange_meetings,
         );
         add(
             names::STORE_CAPACITY_BYTES,
@@ -140,6 +148,9 @@ impl GaugeReader {
         gauges.insert_queue_bytes.set(chunks.inserter.bytes() as i64);
         gauges.recent_bytes.set(chunks.recent.bytes() as i64);
         gauges.read_ahead_held_bytes.set(as_gauge(chunks.ahead.bytes()));
+        let (exchanges, meetings) = self.sources.exchange.counts();
+        gauges.exchanges.set(exchanges as i64);
+        gauges.exchange_meetings.set(meetings as i64);
         gauges.store_capacity_bytes.set(as_gauge(usage.capacity_bytes));
         gauges.store_used_bytes.set(as_gauge(usage.used_bytes));
         gauges.store_pinned_bytes.set(as_gauge(usage.pinned_bytes));

@@ -89,6 +89,16 @@ pub const PREFETCH_CHUNKS: &str = "acstor_prefetch_chunks";
 pub const READ_AHEAD_BYTES: &str = "acstor_read_ahead_bytes";
 /// Bytes of chunks that were read ahead, in memory.
 pub const READ_AHEAD_HELD_BYTES: &str = "acstor_read_ahead_held_bytes";
+/// Bytes fetched on hints of other hosts, by what became of them.
+pub const EXCHANGE_BYTES: &str = "acstor_exchange_bytes";
+/// Hints of chunks that hosts missed, by what became of them.
+pub const EXCHANGE_HINTS: &str = "acstor_exchange_hints";
+/// Requests to take part in an exchange, by outcome.
+pub const EXCHANGE_JOINS: &str = "acstor_exchange_joins";
+/// Exchanges in which this host is a member.
+pub const EXCHANGES: &str = "acstor_exchanges";
+/// Exchanges of which this host is the rendezvous host.
+pub const EXCHANGE_MEETINGS: &str = "acstor_exchange_meetings";
 /// Reads of guests that wait this moment.
 pub const READS_WAITING: &str = "acstor_reads_waiting";
 /// Preloads that have not ended, by state.
@@ -149,7 +159,7 @@ pub const MANIFEST_FETCH_FAILURES: &str = "acstor_manifest_fetch_failures";
 pub const MANIFESTS_PARTIAL: &str = "acstor_manifests_partial";
 
 /// Every name.
-pub const ALL: [&str; 72] = [
+pub const ALL: [&str; 77] = [
     READS,
     READ_BYTES,
     READ_CHUNKS,
@@ -181,6 +191,11 @@ pub const ALL: [&str; 72] = [
     PREFETCH_CHUNKS,
     READ_AHEAD_BYTES,
     READ_AHEAD_HELD_BYTES,
+    EXCHANGE_BYTES,
+    EXCHANGE_HINTS,
+    EXCHANGE_JOINS,
+    EXCHANGES,
+    EXCHANGE_MEETINGS,
     READS_WAITING,
     PRELOAD_JOBS,
     PRELOADS_ENDED,

@@ -14,6 +14,7 @@ use crate::fetch::outcome::{
     AheadBytes, Bypass, Deduplication, Hedge, Insert, Join, ManifestLoad, OriginCall, OriginChunk,
     OriginRefusal, PeerFetch, PeerSkip, Prefetch, ReadResult, Remapped, Retry, Serve, StoreRead,
 };
+use crate::observe::exchange_metrics::ExchangeMetrics;
 use crate::observe::gauges::Gauges;
 use crate::observe::metric_names as names;
 use crate::observe::preload_metrics::PreloadMetrics;
@@ -92,6 +93,7 @@ pub(crate) struct Metrics {
     read_ahead_bytes: Labelled,
     store_read_errors: Counter,
     store_reads: Labelled,
+    pub(crate) exchange: ExchangeMetrics,
     pub(crate) preload: PreloadMetrics,
     pub(crate) gauges: Gauges,
 }
@@ -251,6 +253,7 @@ impl Metrics {
                 "outcome",
                 AheadBytes::NAMES,
             ),
+            exchange: ExchangeMetrics::new(r),
             preload: PreloadMetrics::new(r),
             store_read_errors: counter(r, names::STORE_READ_ERRORS, "Failed chunk store reads"),
             store_reads: Labelled::new(

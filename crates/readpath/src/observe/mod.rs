@@ -1,6 +1,7 @@
 //! Counts and metrics.
 
 pub(crate) mod counts;
+pub(crate) mod exchange_metrics;
 pub(crate) mod gauges;
 pub mod metric_names;
 pub(crate) mod metrics;

@@ -3,6 +3,7 @@
 mod booting;
 mod deduplicating;
 mod discarding;
+mod exchanging;
 mod fetching_pages;
 mod image;
 mod keeping;

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acstor_peer::exchange::{HintedFuture, Hints, Join, JoinFuture};
 use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerError, PeerStatus, Told};
 use acstor_runclock::RunClock;
 use acstor_types::Digest;
@@ -132,6 +133,31 @@ impl Network {
         self.asked.lock().iter().filter(|asked| asked.to == address).cloned().collect()
     }
 
+    /// Carries a message that is answered from memory, there and back.
+    async fn carry<T>(
+        self: Arc<Network>,
+        address: String,
+        deadline: Instant,
+        answer: impl FnOnce(&ReadPath) -> Result<T, PeerStatus>,
+    ) -> Result<T, PeerError> {
+        let late = PeerError::Deadline { address: address.clone() };
+        let asked = async {
+            sleep(self.latency).await;
+            let fault_modes = self.fault_modes.lock().clone();
+            let path = self.hosts.lock().get(&address).cloned();
+            match (fault_modes.get(&address), path) {
+                (Some(PeerFaultMode::Stalled), _) => std::future::pending().await,
+                (Some(PeerFaultMode::Dead), _) | (_, None) => {
+                    Err(no_connection(address, io::ErrorKind::ConnectionRefused))
+                }
+                (_, Some(path)) => {
+                    answer(&path).map_err(|status| PeerError::Refused { address, status })
+                }
+            }
+        };
+        timeout_at(deadline, asked).await.unwrap_or(Err(late))
+    }
+
     pub(super) fn asked_count(&self) -> usize {
         self.asked.lock().len()
     }
@@ -141,6 +167,16 @@ impl PeerSource for NetworkPort {
     fn told(&self, address: &str) -> Option<Told> {
         let (wait, free_rate) = *self.network.told.lock().get(address)?;
         Some(Told { wait, free_rate, at: self.network.clock(&self.host).now() })
+    }
+
+    fn join(&self, address: &str, join: Join, deadline: Instant) -> JoinFuture {
+        let network = self.network.clone();
+        Box::pin(network.carry(address.to_owned(), deadline, move |path| path.join(&join)))
+    }
+
+    fn hint(&self, address: &str, hints: Hints, deadline: Instant) -> HintedFuture {
+        let network = self.network.clone();
+        Box::pin(network.carry(address.to_owned(), deadline, move |path| path.hint(&hints)))
     }
 
     fn holds(&self, address: &str, digests: Vec<Digest>, deadline: Instant) -> HoldsFuture {

@@ -1,5 +1,6 @@
 //! The peers over the network.
 
+use acstor_peer::exchange::{HintedFuture, Hints, Join, JoinFuture};
 use acstor_peer::{ChunkRequest, ClassWatch, PeerClient, Told};
 use acstor_types::Digest;
 use tokio::time::Instant;
@@ -27,5 +28,15 @@ impl PeerSource for PeerClient {
 
     fn told(&self, address: &str) -> Option<Told> {
         PeerClient::told(self, address)
+    }
+
+    fn join(&self, address: &str, join: Join, deadline: Instant) -> JoinFuture {
+        let (client, address) = (self.clone(), address.to_owned());
+        Box::pin(async move { PeerClient::join(&client, &address, join, deadline).await })
+    }
+
+    fn hint(&self, address: &str, hints: Hints, deadline: Instant) -> HintedFuture {
+        let (client, address) = (self.clone(), address.to_owned());
+        Box::pin(async move { PeerClient::hint(&client, &address, hints, deadline).await })
     }
 }

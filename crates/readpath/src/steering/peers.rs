@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use acstor_peer::{ChunkRequest, ClassWatch, PeerError, Told};
+use acstor_peer::exchange::{HintedFuture, Hints, Join, JoinFuture};
+use acstor_peer::{ChunkRequest, ClassWatch, PeerError, PeerStatus, Told};
 use acstor_types::Digest;
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -44,5 +45,18 @@ pub trait PeerSource: Send + Sync + 'static {
     /// [`crate::Seams`]; `None` where it told none.
     fn told(&self, _address: &str) -> Option<Told> {
         None
+    }
+
+    /// Starts to ask the peer at `address` to have this host take part in an exchange. A source that cannot
+    /// ask has peers that take part in none.
+    fn join(&self, address: &str, _join: Join, _deadline: Instant) -> JoinFuture {
+        let (address, status) = (address.to_owned(), PeerStatus::Unsupported);
+        Box::pin(async move { Err(PeerError::Refused { address, status }) })
+    }
+
+    /// Starts to send hints to the peer at `address`; as [`PeerSource::join`].
+    fn hint(&self, address: &str, _hints: Hints, _deadline: Instant) -> HintedFuture {
+        let (address, status) = (address.to_owned(), PeerStatus::Unsupported);
+        Box::pin(async move { Err(PeerError::Refused { address, status }) })
     }
 }

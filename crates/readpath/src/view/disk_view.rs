@@ -435,8 +435,8 @@ impl BlockView for DiskView {
 
     fn opened(&self) {
         note_opened(&self.disk.records, &self.sources);
-        let (disk, chunk_bytes) = (self.disk.clone(), self.disk.shape.chunk_size.bytes());
-        read_ahead::begin(&self.sources, &self.disk.records, chunk_bytes, async { Some(disk) });
+        let (disk, shape) = (self.disk.clone(), &self.disk.shape);
+        read_ahead::begin(&self.sources, &self.disk.records, shape, async { Some(disk) });
     }
 
     fn closed(&self) {

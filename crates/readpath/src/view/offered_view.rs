@@ -27,8 +27,8 @@ impl BlockView for OfferedView {
     fn opened(&self) {
         note_opened(&self.attachment.records, &self.sources);
         let (attachment, sources) = (self.attachment.clone(), self.sources.clone());
-        let chunk_bytes = attachment.shape.chunk_size.bytes();
-        read_ahead::begin(&self.sources, &self.attachment.records, chunk_bytes, async move {
+        let shape = &self.attachment.shape;
+        read_ahead::begin(&self.sources, &self.attachment.records, shape, async move {
             let view = sources.manifest_loads.load(&sources, &attachment, Priority::Ahead).await;
             view.ok().map(|view| view.disk.clone())
         });
