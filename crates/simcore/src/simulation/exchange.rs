@@ -11,6 +11,8 @@
 
 use std::collections::HashSet;
 
+use acstor_selection::exchange::{Neighbourhood, Order};
+
 use super::flights::Waiter;
 use super::{Event, Simulation};
 use crate::programs::{MachineState, Programs};
@@ -76,25 +78,15 @@ impl Exchange {
     }
 }
 
-/// Returns how many hosts a hint goes through to a member, itself included.
-///
-/// `position` is the member's in the order in which they came, `fan_out` to how many each passes it on.
+/// Returns how many hosts a hint goes through to the member at a position, itself included.
 fn hops(order: HintOrder, position: u32, fan_out: u32) -> u32 {
-    let fan_out = fan_out.max(1);
-    match order {
-        HintOrder::Nowhere => 0,
-        HintOrder::Ring => position + 1,
-        HintOrder::KRing => position / fan_out + 1,
-        HintOrder::Tree => {
-            let (mut depth, mut last, mut width) = (1, fan_out, fan_out);
-            while position >= last {
-                width = width.saturating_mul(fan_out);
-                last = last.saturating_add(width);
-                depth += 1;
-            }
-            depth
-        }
-    }
+    let order = match order {
+        HintOrder::Nowhere => return 0,
+        HintOrder::Ring => Order::Ring,
+        HintOrder::KRing => Order::KRing,
+        HintOrder::Tree => Order::Tree,
+    };
+    Neighbourhood::new(order, fan_out).hops(position)
 }
 
 impl Simulation {
@@ -205,22 +197,5 @@ impl Simulation {
     fn place_of(&self, machine: u32) -> (u32, u32) {
         let machine = &self.machines[machine as usize];
         (machine.host, machine.program)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hints_take_as_many_hops_as_their_order_has() {
-        let of = |order, fan_out| -> Vec<u32> {
-            (0..8).map(|position| hops(order, position, fan_out)).collect()
-        };
-        assert_eq!(of(HintOrder::Ring, 2), [1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(of(HintOrder::KRing, 2), [1, 1, 2, 2, 3, 3, 4, 4]);
-        assert_eq!(of(HintOrder::Tree, 2), [1, 1, 2, 2, 2, 2, 3, 3]);
-        assert_eq!(of(HintOrder::Tree, 1), of(HintOrder::Ring, 1));
-        assert_eq!(hops(HintOrder::Tree, 999, 2), 9, "a thousand hosts");
     }
 }
