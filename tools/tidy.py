@@ -80,6 +80,7 @@ CRATE_ARROWS = {
     "runclock": set(),
     "selection": set(),
     "net": set(),
+    "multicast": {"types"},
     "peer": {"types", "runclock", "selection", "net"},
     "readpath": {"types", "ring", "manifest", "pack", "store", "net", "peer", "runclock"}
     | {"selection"},
@@ -89,7 +90,7 @@ CRATE_ARROWS = {
     "nbd": {"types", "net", "readpath", "overlay"},
     "testkit": {"types"},
     "fuzzing": {"types", "ring", "manifest", "pack", "store", "peer", "readpath", "fuse", "overlay"}
-    | {"nbd", "rados"},
+    | {"nbd", "rados", "multicast"},
     "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
     "pyext": {"types", "ring", "manifest", "pack", "readpath", "rados", "fuse", "overlay", "host"},
     "simcore": {"types", "ring", "store", "selection"},

@@ -15,6 +15,7 @@ pub mod fuse_requests;
 pub mod manifest;
 pub mod manifest_pages;
 pub mod moved_pack;
+pub mod multicast;
 pub mod mutations;
 pub mod nbd_protocol;
 pub mod nbd_server;

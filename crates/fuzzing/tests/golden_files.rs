@@ -6,9 +6,9 @@ use std::path::Path;
 
 use acstor_fuzzing::mutations::Mutations;
 use acstor_fuzzing::{
-    fuse_requests, manifest, manifest_pages, moved_pack, nbd_protocol, nbd_server, pack_header,
-    pack_table, peer_client, peer_frames, peer_server, rados_head, ring, store_records,
-    stored_chunk,
+    fuse_requests, manifest, manifest_pages, moved_pack, multicast, nbd_protocol, nbd_server,
+    pack_header, pack_table, peer_client, peer_frames, peer_server, rados_head, ring,
+    store_records, stored_chunk,
 };
 
 /// Inputs of a decoder, and of what opens a connection or files for each.
@@ -54,6 +54,11 @@ fn manifests_are_parsed_or_refused() {
 #[test]
 fn manifests_by_the_page_are_read_or_refused() {
     use_all(golden(&["manifest-v2"]), MANY / 8, manifest_pages::run);
+}
+
+#[test]
+fn multicast_packets_are_heard_or_refused() {
+    use_all(golden(&["multicast-"]), MANY / 8, multicast::run);
 }
 
 #[test]
