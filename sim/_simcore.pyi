@@ -153,5 +153,8 @@ class Simulation:
     def tiers(self) -> list[bytes]:
         """Return by host what came from its own store, peers, owners before, the origin."""
 
+    def regrets(self) -> bytes:
+        """Return what sources that were chosen would take beside the best ones; see ``oracle``."""
+
     def totals(self) -> dict[str, float]:
         """Return the sums over the run."""

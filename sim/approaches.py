@@ -22,7 +22,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from acstor.conf import agent, readpath, store
+from acstor.conf import agent, dataplane, readpath, store
 from sim.exception import ScenarioError
 from sim.rules import Rules
 
@@ -36,8 +36,10 @@ DISTANCE_THRESHOLD = "distance_threshold"
 """Option of ``[readpath]`` that is of the ring's line and no rule."""
 KEEP = {"never": 0, "second-touch": 1, "always": 2}
 EVICTION = {"fifo": 0, "s3fifo": 1}
+BOOT_TIME = "boot-time"
 EXCHANGE = {"none": 0, "ring": 1, "k-ring": 2, "tree": 3}
-_NAMED = {"keep": KEEP, "eviction": EVICTION, "exchange": EXCHANGE}
+ORACLE = {"off": 0, "measures": 1, "chooses": 2}
+_NAMED = {"keep": KEEP, "eviction": EVICTION, "exchange": EXCHANGE, "oracle": ORACLE}
 """Rules that a scenario gives by name."""
 NEVER = 1e9
 """Seconds; a time that no run reaches."""
@@ -104,16 +106,18 @@ def acstor_rules() -> Rules:
         load_aware=_default(readpath, "load_aware"),
         slow_fetch=_default(readpath, "slow_fetch"),
         own_link=True,
+        boot_time=_default(dataplane, "prefer") == BOOT_TIME,
+        oracle=ORACLE["off"],
         compress=int(_default(readpath, "compress_slow")),
         compress_ratio=0.464,  # of what the trace reads, LZ4
         compress_latency=1.8e-4,
+        origin_ratio=1.0,
         sender_answers=0,
         sender_stall=0.005,
         socket_bytes=32768.0,  # TCP_NOTSENT_LOWAT, 16 KiB, and as much in flight
         classes=False,
         origin_reads=0,
         ahead_budget=float(64 << 20),  # a boot's working set
-        ahead_link_min=0.1,
         exchange=EXCHANGE["none"],
         exchange_fan_out=4,
         exchange_unmatched=float(4 << 20),  # 128 chunks of 32 KiB, as Nicolae and Rafique have

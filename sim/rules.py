@@ -44,6 +44,10 @@ class Rules(NamedTuple):
     own_link: bool
     """True if a host that finds all its sources slow takes its own link for full: it then fetches
     nothing twice and keeps everything."""
+    boot_time: bool
+    """True if the origin is asked before peers where it is faster; else its bytes count more."""
+    oracle: int
+    """Part of whoever knows all links: 0 none, 1 what is chosen is compared, 2 it chooses."""
     compress: int
     """Policy of asking peers to compress: 0 never, 1 where this host's link or theirs is full, 2
     always."""
@@ -51,6 +55,8 @@ class Rules(NamedTuple):
     """Part of a chunk that is left when it is sent compressed, on average."""
     compress_latency: float
     """Seconds that compressing and decompressing take together."""
+    origin_ratio: float
+    """Part of a chunk that the origin holds of it: less than 1 where packs are compressed."""
     sender_answers: int
     """Answers that a host writes at a time, each whole; 0: all of them, side by side."""
     sender_stall: float
@@ -63,8 +69,6 @@ class Rules(NamedTuple):
     """Reads of the origin that a host has under way; 0: all of them."""
     ahead_budget: float
     """Bytes fetched ahead and not read yet that a host and an open image have room for."""
-    ahead_link_min: float
-    """Share of a host's own link that must be free for anything to be fetched ahead."""
     exchange: int
     """Order in which hosts hear what others miss of an image.
 

@@ -66,6 +66,27 @@ OPTIONS = [
         max=16,
         help="Threads that read from the origin: reads of the origin under way at a time.",
     ),
+    cfg.StrOpt(
+        "prefer",
+        default="origin-bytes",
+        choices=[
+            (
+                "origin-bytes",
+                "each chunk leaves the origin about once: it stands in for owners only where all in "
+                "line are loaded for long",
+            ),
+            (
+                "boot-time",
+                "the origin is asked before the owner of a chunk wherever it is faster and has "
+                "room; the reads that a host has under way there follow the origin's own time, so "
+                "that hosts come to equal shares",
+            ),
+        ],
+        help=(
+            "What counts more where the two are at odds: the bytes that the origin serves, or the "
+            "time of guests. boot-time is for an origin with much more than one link of a host."
+        ),
+    ),
     cfg.IntOpt(
         "read_ahead_kb",
         default=0,

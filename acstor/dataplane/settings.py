@@ -62,6 +62,8 @@ class DataPlaneSettings(TypedDict):
     slow_fetch_ms: int
     """Least time of a chunk over a link that is full."""
     compress_slow: bool
+    prefer: str
+    """origin-bytes or boot-time."""
     hedge_enabled: bool
     hedge_min_ms: int
     prefetch_max_bytes: int
@@ -178,6 +180,7 @@ def from_conf(
         load_aware=read.load_aware,
         slow_fetch_ms=_milliseconds(read.slow_fetch),
         compress_slow=read.compress_slow,
+        prefer=conf.dataplane.prefer,
         hedge_enabled=read.hedge_enabled,
         hedge_min_ms=_milliseconds(read.hedge_min),
         prefetch_max_bytes=read.prefetch_max,

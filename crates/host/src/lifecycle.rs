@@ -9,7 +9,8 @@ use acstor_fuse::{FileTable, FuseConfig, FuseError, FuseHooks, FuseServer};
 use acstor_nbd::MemoryBudget;
 use acstor_peer::{PeerClient, PeerConfig, PeerServer, Security, TlsConfig};
 use acstor_readpath::{
-    HostStore, Keep, OriginSource, PlacementRule, PosixPackReader, ReadPath, ReadPathConfig, Seams,
+    HostStore, Keep, OriginSource, PlacementRule, PosixPackReader, Prefer, ReadPath,
+    ReadPathConfig, Seams,
 };
 use acstor_ring::{Ring, RingHandle, Threshold};
 use acstor_runclock::RunClock;
@@ -302,6 +303,18 @@ fn store_config(settings: &Settings, chunk_size: ChunkSize) -> Result<StoreConfi
     })
 }
 
+fn prefer(settings: &Settings) -> Result<Prefer, HostError> {
+    match settings.prefer.as_str() {
+        "origin-bytes" => Ok(Prefer::OriginBytes),
+        "boot-time" => Ok(Prefer::BootTime),
+        other => Err(HostError::Setting {
+            name: "prefer",
+            value: other.into(),
+            allowed: "origin-bytes or boot-time",
+        }),
+    }
+}
+
 fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
     let placement = match settings.placement.as_str() {
         "oid" => PlacementRule::Oid { span_chunks: settings.placement_span_chunks.into() },
@@ -343,6 +356,7 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
         load_aware: settings.load_aware,
         slow_fetch: Duration::from_millis(settings.slow_fetch_ms),
         compress_slow: settings.compress_slow,
+        prefer: prefer(settings)?,
         hedge_enabled: settings.hedge_enabled,
         hedge_min,
         hedge_max: defaults.hedge_max.max(hedge_min),

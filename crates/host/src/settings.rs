@@ -31,6 +31,7 @@ macro_rules! for_each_setting {
             load_aware: bool,
             slow_fetch_ms: u64,
             compress_slow: bool,
+            prefer: String,
             hedge_enabled: bool,
             hedge_min_ms: u64,
             prefetch_max_bytes: u64,

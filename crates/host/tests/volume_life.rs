@@ -71,6 +71,7 @@ fn settings(directory: &Path) -> Settings {
         load_aware: true,
         slow_fetch_ms: 50,
         compress_slow: false,
+        prefer: "origin-bytes".into(),
         hedge_enabled: true,
         hedge_min_ms: 5,
         prefetch_max_bytes: 8 << 20,

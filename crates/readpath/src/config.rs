@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use acstor_ring::Threshold;
 use acstor_selection::exchange::Neighbourhood;
-use acstor_selection::{SelectionConfig, limits as selection_limits};
+use acstor_selection::{Prefer, SelectionConfig, limits as selection_limits};
 
 use crate::ReadPathError;
 use crate::limits;
@@ -75,6 +75,8 @@ pub struct ReadPathConfig {
     pub slow_fetch: Duration,
     /// True if peers may compress their answers where links are slow.
     pub compress_slow: bool,
+    /// What counts more where the two are at odds: the origin's bytes, or the time of those who wait.
+    pub prefer: Prefer,
     /// True if a late fetch is hedged.
     pub hedge_enabled: bool,
     /// Time before which a fetch is never hedged.
@@ -125,6 +127,7 @@ impl Default for ReadPathConfig {
             load_aware: true,
             slow_fetch: selection_limits::SLOW_FETCH,
             compress_slow: true,
+            prefer: Prefer::default(),
             hedge_enabled: true,
             hedge_min: selection_limits::HEDGE_MIN,
             hedge_max: selection_limits::HEDGE_MAX,
@@ -152,6 +155,7 @@ impl ReadPathConfig {
             compress_slow: self.compress_slow,
             hedge_min: self.hedge_min,
             hedge_max: self.hedge_max,
+            prefer: self.prefer,
         }
     }
 

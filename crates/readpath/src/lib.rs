@@ -36,6 +36,7 @@ pub mod compression_limits {
     };
 }
 pub use acstor_selection::exchange::{Neighbourhood, Order};
+pub use acstor_selection::Prefer;
 pub use ahead::boot_profiles::{boot_profile_len_max, encode_order};
 pub use ahead::boot_recorder::WorkingSet;
 pub use ahead::disk_boots::{DiskBoots, Reader};

@@ -322,7 +322,8 @@ impl ReadPath {
     }
 
     /// Takes over what is free of this host's link inwards, bytes per second, which bounds what is under way
-    /// ahead of guests and is a part of what peers are expected to take; `None`: nobody tells.
+    /// ahead of guests, is a part of what peers are expected to take, and says whether chunks come sooner
+    /// compressed; `None`: nobody tells.
     pub fn set_free_rate(&self, rate: Option<u64>) {
         self.sources.ahead_room.set_free_rate(rate);
         self.sources.steering.set_free_rate(rate);

@@ -17,8 +17,8 @@ use acstor_peer::Told;
 use acstor_ring::RingHandle;
 use acstor_runclock::{RunClock, RunInstant};
 use acstor_selection::{
-    Choice, CompressionCost, HedgeCase, Moment, Overview, PeerSample, SelectionConfig, Selector,
-    TokenBucket, ToldLoad, limits, transfer_time,
+    Choice, CompressionCost, HedgeCase, Moment, Overview, PeerSample, Prefer, SelectionConfig,
+    Selector, TokenBucket, ToldLoad, limits, transfer_time,
 };
 use acstor_types::Oid;
 use parking_lot::Mutex;
@@ -146,7 +146,7 @@ impl Steering {
             return;
         }
         let now = self.now();
-        let choice = self.choose(&plan.peers, priority == Priority::Guest, now);
+        let choice = self.choose(&plan.peers, self.is_guest(priority), now);
         match choice {
             Choice::InOrder => {}
             Choice::FirstIsWell { passed } => self.pass_over(plan, |at| passed.contains(at)),
@@ -170,14 +170,28 @@ impl Steering {
                 self.pass_over(plan, |at| passed.contains(at));
                 self.take_probe(plan, may_probe, now);
             }
-            Choice::OriginTrial => {
-                plan.origin_permit = self.origin_permit();
-                if plan.origin_permit.is_some() {
-                    // In its place, not beside it: no byte comes twice.
-                    plan.passed = std::mem::take(&mut plan.peers);
-                    self.metrics.bypass(Bypass::Trial);
-                }
-            }
+            Choice::OriginTrial => self.ask_origin_first(plan, Bypass::Trial),
+            Choice::OriginFirst => self.ask_origin_first(plan, Bypass::Faster),
+        }
+    }
+
+    /// Returns whether a guest waits for a chunk, or will soon, where time counts more than the origin's
+    /// bytes.
+    fn is_guest(&self, priority: Priority) -> bool {
+        match priority {
+            Priority::Guest => true,
+            Priority::Ahead => self.config.prefer == Prefer::BootTime,
+            _ => false,
+        }
+    }
+
+    /// Moves all peers of a plan behind the origin, where that may be read. In their place, not beside
+    /// them: no byte comes twice.
+    fn ask_origin_first(&self, plan: &mut Plan, reason: Bypass) {
+        plan.origin_permit = self.origin_permit();
+        if plan.origin_permit.is_some() {
+            plan.passed = std::mem::take(&mut plan.peers);
+            self.metrics.bypass(reason);
         }
     }
 
@@ -211,6 +225,10 @@ impl Steering {
     /// of them.
     fn origin_permit(&self) -> Option<OwnedSemaphorePermit> {
         if !self.origin.health.is_up() {
+            return None;
+        }
+        let taken = limits::ORIGIN_READS_MAX - self.origin_permits.available_permits();
+        if taken >= self.selector.lock().origin_reads(self.now()) {
             return None;
         }
         self.origin_permits.clone().try_acquire_owned().ok()

@@ -4,6 +4,18 @@ use std::time::Duration;
 
 use crate::limits;
 
+/// What counts more where the two are at odds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// Each chunk leaves the origin about once: it is read in the place of peers only where all in line are
+    /// overloaded for long.
+    #[default]
+    OriginBytes,
+    /// The origin is a source like the others: it is asked first where it is faster, within the share that
+    /// this host has of it ([`crate::OriginShare`]).
+    BootTime,
+}
+
 /// Settings of a [`crate::Selector`]. The caller checks their ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelectionConfig {
@@ -17,6 +29,8 @@ pub struct SelectionConfig {
     pub hedge_min: Duration,
     /// Time after which a fetch is hedged whatever the peer's p99, where the share allows.
     pub hedge_max: Duration,
+    /// What counts more: the origin's bytes, or the time of those who wait.
+    pub prefer: Prefer,
 }
 
 impl Default for SelectionConfig {
@@ -27,6 +41,7 @@ impl Default for SelectionConfig {
             compress_slow: true,
             hedge_min: limits::HEDGE_MIN,
             hedge_max: limits::HEDGE_MAX,
+            prefer: Prefer::default(),
         }
     }
 }

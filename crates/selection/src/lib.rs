@@ -27,11 +27,13 @@
 mod backoff;
 mod circuit_breaker;
 mod compression_cost;
+mod compression;
 mod config;
 pub mod exchange;
 mod latency_histogram;
 pub mod limits;
 mod moment;
+mod origin_share;
 mod overview;
 mod peer_health;
 mod read_ahead;
@@ -47,12 +49,16 @@ pub use circuit_breaker::{
     FailureWhileOpen, OverdueTrial,
 };
 pub use compression_cost::CompressionCost;
-pub use config::SelectionConfig;
+pub use compression::compression_pays;
+pub use config::{Prefer, SelectionConfig};
 pub use latency_histogram::LatencyHistogram;
 pub use moment::Moment;
+pub use origin_share::OriginShare;
 pub use overview::Overview;
 pub use peer_health::{LatencySummary, PeerHealth, is_silence, peer_time};
-pub use read_ahead::{BootKind, BootProfile, BootProfileError, ReadAhead, Touch, in_flight_bytes};
+pub use read_ahead::{
+    AheadBalance, BootKind, BootProfile, BootProfileError, ReadAhead, Touch, in_flight_bytes,
+};
 pub use selector::{Choice, HedgeCase, Load, PeerSample, PeerSet, Selector};
 pub use slow_streak::{OverloadTimes, SlowStreak};
 pub use source_delay::{Current, Fetch, Reading, SourceDelay};

@@ -9,6 +9,9 @@
 //! as ever: in a boot storm everybody waits for the same chunk at once, and if all turned to the origin,
 //! those who must read it for everybody would wait behind them.
 //!
+//! That spares the origin. Where the operator prefers short boots ([`Prefer`]) it is a source like the
+//! others: asked first where it is faster, within a share that follows its own time ([`OriginShare`]).
+//!
 //! Where all sources are slow, this host's own link is to blame ([`crate::Overview`]). Then nothing is
 //! asked for twice (no hedge but the one before the guest's deadline, no probe), the line stays as it is,
 //! and whatever comes is kept.
@@ -31,8 +34,8 @@ pub use hedging::HedgeCase;
 pub use load::{Load, PeerSample};
 
 use crate::{
-    CompressionCost, Fetch, Moment, OverloadTimes, Overview, PeerHealth, Reading, SelectionConfig,
-    SlowStreak, SourceDelay, TokenBucket, limits,
+    CompressionCost, Fetch, Moment, OriginShare, OverloadTimes, Overview, PeerHealth, Prefer,
+    Reading, SelectionConfig, SlowStreak, SourceDelay, TokenBucket, limits,
 };
 
 /// Knowledge of one host about its sources beside the peers themselves, and the decisions made of
@@ -46,6 +49,8 @@ pub struct Selector {
     typical: u64,
     /// Chunks of slow peers that may be kept.
     keep_budget: TokenBucket,
+    /// Reads of the origin in the place of peers, where time counts more than its bytes.
+    origin_share: OriginShare,
     overview: Option<Overview>,
     /// The samples of all peers.
     peers_slow: SlowStreak,
@@ -66,6 +71,7 @@ impl Selector {
             origin: SourceDelay::default(),
             typical: 0,
             keep_budget: TokenBucket::for_slow_chunks(),
+            origin_share: OriginShare::default(),
             overview: None,
             peers_slow: SlowStreak::new(times),
             origin_trial: None,
@@ -108,6 +114,22 @@ impl Selector {
     /// Notes the end of a fetch from the origin, with or without an answer.
     pub fn end_origin(&mut self, fetch: Fetch, is_answered: bool, now: Moment) {
         self.origin.end(fetch, is_answered, now);
+        if is_answered {
+            let time = self.origin.next(now).unwrap_or_default();
+            self.origin_share.note(self.is_origin_typical(now), time, now);
+        }
+    }
+
+    /// Returns the reads of the origin in the place of peers that this host may have under way. Where the
+    /// time counts more that is its share; of an origin of which nothing new is known at least one.
+    pub fn origin_reads(&self, now: Moment) -> usize {
+        match self.config.prefer {
+            Prefer::OriginBytes => limits::ORIGIN_READS_MAX,
+            Prefer::BootTime => {
+                let is_unknown = self.origin.current(self.config.slow_fetch, now).is_none();
+                self.origin_share.reads().max(usize::from(is_unknown))
+            }
+        }
     }
 
     /// Returns the overview of all sources; `None` where it is to be taken anew with

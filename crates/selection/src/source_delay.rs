@@ -113,6 +113,13 @@ impl SourceDelay {
         Some(estimate.max(Duration::from_secs_f64(self.fade(self.interval, now))))
     }
 
+    /// Returns the time of one chunk that is asked for now, behind those under way; `None` where nothing is
+    /// known.
+    pub fn next(&self, now: Moment) -> Option<Duration> {
+        let among = u32::try_from(self.began.len()).unwrap_or(u32::MAX).saturating_add(1);
+        Some(self.longest(now)?.saturating_mul(among))
+    }
+
     /// Returns the time of one chunk where the source is well; `None` where nothing is known.
     pub fn typical(&self) -> Option<Duration> {
         self.sampled.map(|_| Duration::from_secs_f64(self.typical))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use acstor_selection::{
     Admission, BreakerRules, Choice, CircuitBreaker, Fetch, HedgeCase, Moment, Overview,
-    PeerHealth, SelectionConfig, Selector, TokenBucket, limits,
+    PeerHealth, Prefer, SelectionConfig, Selector, TokenBucket, limits,
 };
 use acstor_testkit::selection_history::{
     Ending, Line, PEER_DEADLINE, SCENARIOS, Scenario, Source, Subject, record,
@@ -34,6 +34,7 @@ impl Alone {
             load_aware: scenario.load_aware,
             compress_slow: scenario.compress_slow,
             slow_fetch: scenario.slow_fetch,
+            prefer: if scenario.boot_time { Prefer::BootTime } else { Prefer::OriginBytes },
             ..SelectionConfig::default()
         });
         Alone {
@@ -72,15 +73,20 @@ impl Alone {
         (0..self.peers.len()).filter(|peer| is_overloaded(self, *peer)).count()
     }
 
+    /// Returns whether the origin may be read; nothing is under way there in the place of a peer.
+    fn is_origin_granted(&self) -> bool {
+        self.origin.is_closed() && self.selector.origin_reads(self.now) > 0
+    }
+
     /// The line without the peers at the positions passed over.
     fn pass(&mut self, line: &[usize], choice: Choice) -> Line {
         let (passed, may_probe, is_origin_granted) = match choice {
             Choice::FirstIsWell { passed } => (passed, false, false),
             Choice::NextPeer { passed, may_probe } => (passed, may_probe, false),
-            Choice::Origin { passed, may_probe } if self.origin.is_closed() => {
+            Choice::Origin { passed, may_probe } if self.is_origin_granted() => {
                 (passed, may_probe, true)
             }
-            Choice::OriginTrial if self.origin.is_closed() => {
+            Choice::OriginTrial | Choice::OriginFirst if self.is_origin_granted() => {
                 return Line { passed: line.to_vec(), is_origin_granted: true, ..Line::default() };
             }
             Choice::Alternate(position) => {

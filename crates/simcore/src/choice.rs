@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use acstor_selection::{
-    Choice as Chosen, Fetch, HedgeCase, Moment, Overview, PeerHealth, PeerSample, PeerSet,
-    SelectionConfig, Selector, TokenBucket, is_silence, peer_time,
+    Choice as Chosen, Fetch, HedgeCase, Moment, Overview, PeerHealth, PeerSample, PeerSet, Prefer,
+    SelectionConfig, Selector, TokenBucket, compression_pays, is_silence, peer_time,
 };
 
 use crate::connections::Connection;
@@ -21,8 +21,8 @@ use crate::rules::{Compress, Rules};
 pub(crate) struct Order {
     /// True if this host's own link is full.
     pub(crate) is_own_link_slow: bool,
-    /// True if the origin is asked before all peers, to learn how it does.
-    pub(crate) is_origin_trial: bool,
+    /// True if the origin is asked before all peers: it is faster, or is to be known.
+    pub(crate) is_origin_first: bool,
     /// Position of who is asked first, and only for what it holds.
     pub(crate) alternate: Option<usize>,
     /// Positions of who comes after the origin, as bits.
@@ -36,7 +36,7 @@ pub(crate) struct Order {
 impl Order {
     /// Returns whether the origin is read in the place of peers.
     pub(crate) fn wants_origin(&self) -> bool {
-        self.is_origin_trial || self.is_bypass
+        self.is_origin_first || self.is_bypass
     }
 }
 
@@ -103,6 +103,7 @@ impl Host {
             compress_slow: rules.compress == Compress::WhereSlow,
             hedge_min: duration(rules.hedge_min),
             hedge_max: duration(rules.hedge_max),
+            prefer: if rules.boot_time { Prefer::BootTime } else { Prefer::OriginBytes },
         };
         Host {
             selector: Selector::new(config),
@@ -180,16 +181,31 @@ impl Choice {
         peer.health.admit(duration(allowed), moment(now))
     }
 
+    /// Returns the reads of the origin in the place of peers that a host may have under way.
+    pub(crate) fn origin_reads(&self, host: u32, now: f64) -> usize {
+        self.hosts[host as usize].selector.origin_reads(moment(now))
+    }
+
     /// Returns whether a peer has not failed lately.
     pub(crate) fn is_well(&mut self, host: u32, peer: u32) -> bool {
         let (peer, _) = self.hosts[host as usize].peer(peer);
         peer.health.breaker().is_closed()
     }
 
-    /// Returns whether a peer is asked to compress.
-    pub(crate) fn asks_packed(&mut self, rules: &Rules, host: u32, peer: u32, now: f64) -> bool {
+    /// Returns whether a peer is asked to compress a chunk that takes `chunk_time` over what is free of the
+    /// two links.
+    pub(crate) fn asks_packed(
+        &mut self,
+        rules: &Rules,
+        (host, peer): (u32, u32),
+        chunk_time: f64,
+        now: f64,
+    ) -> bool {
         if rules.compress != Compress::WhereSlow {
             return rules.compress == Compress::Always;
+        }
+        if compression_pays(duration(chunk_time)) {
+            return true;
         }
         let host = &mut self.hosts[host as usize];
         let view = host.overview(rules, moment(now));
@@ -335,7 +351,7 @@ impl Choice {
         };
         match host.selector.choose(&samples, &view, is_guest, now) {
             Chosen::InOrder | Chosen::NoAlternate | Chosen::OriginBusy => plain,
-            Chosen::OriginTrial => Order { is_origin_trial: true, ..plain },
+            Chosen::OriginTrial | Chosen::OriginFirst => Order { is_origin_first: true, ..plain },
             Chosen::Alternate(at) => Order { alternate: Some(at), ..plain },
             Chosen::FirstIsWell { passed } => Order { passed: bits(passed), ..plain },
             Chosen::NextPeer { passed, may_probe } => {

@@ -271,18 +271,7 @@ impl Network {
             self.transfers.resize(number + 1, Transfer::default());
         }
         let path = self.tree.chunk_path(source, target);
-        let mut rate = f64::INFINITY;
-        for number in path.links() {
-            let link = &self.filling.links[*number as usize];
-            let share = match link.level {
-                Some(level) => {
-                    let sharing = f64::from(link.bottlenecked);
-                    level * sharing / (sharing + 1.0)
-                }
-                None => link.left.max(LEAST_SHARE * self.capacity[*number as usize]),
-            };
-            rate = rate.min(share);
-        }
+        let rate = self.rate_over(&path);
         for number in path.links() {
             let link = &mut self.filling.links[*number as usize];
             link.left -= rate;
@@ -295,6 +284,31 @@ impl Network {
             Transfer { source, target, asked_at, left: bytes, mark: now, moving_at };
         self.moving.push(attempt);
         self.is_dirty = true;
+    }
+
+    /// Returns the rate at which a transfer would begin.
+    fn rate_over(&self, path: &Path) -> f64 {
+        let share_of = |number: &u32| {
+            let link = &self.filling.links[*number as usize];
+            match link.level {
+                Some(level) => {
+                    let sharing = f64::from(link.bottlenecked);
+                    level * sharing / (sharing + 1.0)
+                }
+                None => link.left.max(LEAST_SHARE * self.capacity[*number as usize]),
+            }
+        };
+        path.links().iter().map(share_of).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Returns the rate at which a chunk between two hosts, or from the origin, would begin to move.
+    pub(crate) fn rate_between(&self, source: u32, target: u32) -> f64 {
+        self.rate_over(&self.tree.chunk_path(source, target))
+    }
+
+    /// Returns the rate that chunks together have of a host's link outwards.
+    pub(crate) fn chunk_rate_out(&self, host: u32) -> f64 {
+        self.capacity[self.tree.own_up(host) as usize]
     }
 
     /// Returns the time at which a transfer ends if its rate stays; `None`: it stalls.
@@ -317,13 +331,19 @@ impl Network {
         (rate > 0.0).then(|| transfer.mark + until / rate)
     }
 
-    /// Returns the rate that a host could receive chunks at, and its share of the host's link.
-    pub(crate) fn free_in(&self, host: u32) -> (f64, f64) {
-        let link = self.tree.own_down(host) as usize;
-        let nominal = self.tree.capacity()[link];
-        let full = self.full.iter().find(|(number, _)| *number as usize == link);
-        let free = full.map_or(self.capacity[link], |(_, unused)| unused.max(0.0));
-        (free, free / nominal)
+    /// Returns the rate that extra traffic leaves of a host's link inwards.
+    pub(crate) fn free_in(&self, host: u32) -> f64 {
+        self.free_of(self.tree.own_down(host))
+    }
+
+    /// Returns the rate that extra traffic leaves of a host's link outwards.
+    pub(crate) fn free_out(&self, host: u32) -> f64 {
+        self.free_of(self.tree.own_up(host))
+    }
+
+    fn free_of(&self, link: u32) -> f64 {
+        let full = self.full.iter().find(|(number, _)| *number == link);
+        full.map_or(self.capacity[link as usize], |(_, unused)| unused.max(0.0))
     }
 
     /// Moves bytes of a transfer up to now.

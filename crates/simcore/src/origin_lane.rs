@@ -43,6 +43,11 @@ impl OriginLane {
         Some(attempt)
     }
 
+    /// Returns the number of reads before one that somebody waits for.
+    pub(crate) fn before_demand(&self) -> usize {
+        self.reading.len() + self.demand.len()
+    }
+
     /// Forgets an attempt that has ended; returns whether it was under way.
     pub(crate) fn remove(&mut self, attempt: u32) -> bool {
         if let Some(at) = self.reading.iter().position(|(one, _)| *one == attempt) {

@@ -80,6 +80,27 @@ impl Setting for Eviction {
     }
 }
 
+/// Part of whoever knows all links in the choice of sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oracle {
+    /// None.
+    Off,
+    /// What is chosen is compared with what it would choose.
+    Measures,
+    /// It chooses.
+    Chooses,
+}
+
+impl Setting for Oracle {
+    fn of_number(number: f64) -> Oracle {
+        match number as u32 {
+            0 => Oracle::Off,
+            1 => Oracle::Measures,
+            _ => Oracle::Chooses,
+        }
+    }
+}
+
 /// Order in which hints of a host's misses reach others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HintOrder {
@@ -179,12 +200,18 @@ rules! {
     slow_fetch: f64,
     /// True if a host that finds all its sources slow takes its own link for full.
     own_link: bool,
+    /// True if the origin is asked before peers where it is faster, else if its bytes count more.
+    boot_time: bool,
+    /// Part of whoever knows all links in the choice.
+    oracle: Oracle,
     /// Policy of asking peers to compress.
     compress: Compress,
     /// Part of a chunk that is left when it is sent compressed, on average.
     compress_ratio: f64,
     /// Time of compressing and decompressing together.
     compress_latency: f64,
+    /// Part of a chunk that the origin holds of it.
+    origin_ratio: f64,
     /// Answers that a host writes at a time, each whole; 0: all of them, side by side.
     sender_answers: u32,
     /// Time after which an answer that its receiver holds up gives its turn away.
@@ -197,8 +224,6 @@ rules! {
     origin_reads: u32,
     /// Bytes fetched ahead and not read yet that a host and an open image have room for.
     ahead_budget: f64,
-    /// Share of a host's own link that must be free for anything to be fetched ahead.
-    ahead_link_min: f64,
     /// Order in which hosts hear what others miss of an image.
     exchange: HintOrder,
     /// Hosts to which each passes a hint on, in a k-ring or a tree.

@@ -72,6 +72,11 @@ impl Sender {
         Some(chosen.attempt)
     }
 
+    /// Returns the number of answers that somebody waits for and that have no turn yet.
+    pub(crate) fn demand_waiting(&self) -> usize {
+        self.waiting.iter().filter(|one| one.class == Class::Demand).count()
+    }
+
     /// Returns whether an attempt has its turn.
     pub(crate) fn has_turn(&self, attempt: u32) -> bool {
         self.sending.iter().any(|one| one.attempt == attempt && one.has_turn)

@@ -210,6 +210,10 @@ impl PySimulation {
         self.0.totals().tiers.iter().map(|tier| bytes_of(py, tier)).collect()
     }
 
+    fn regrets<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        bytes_of(py, &self.0.totals().regrets)
+    }
+
     fn totals<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let totals = self.0.totals();
         let found = PyDict::new(py);
@@ -233,6 +237,7 @@ impl PySimulation {
             ("peer_fetches", totals.peer_fetches),
             ("passed_over", totals.passed_over),
             ("bypasses", totals.bypasses),
+            ("origin_first", totals.origin_first),
             ("packed", totals.packed),
             ("slow_links", totals.slow_links),
             ("hints", totals.hints),

@@ -33,10 +33,12 @@ pub struct Scenario {
     pub compress_slow: bool,
     /// Setting of the subject; links are as slow as it says.
     pub slow_fetch: Duration,
+    /// Setting of the subject: the origin is asked first where it is faster.
+    pub boot_time: bool,
 }
 
 /// The histories.
-pub const SCENARIOS: [Scenario; 5] = [
+pub const SCENARIOS: [Scenario; 6] = [
     Scenario::new("twelve-peers", 1, 12, Duration::from_millis(5)),
     Scenario::new("three-peers", 2, 3, Duration::from_millis(5)),
     Scenario::new("slow-links", 3, 6, Duration::from_millis(40)),
@@ -45,11 +47,13 @@ pub const SCENARIOS: [Scenario; 5] = [
         ..Scenario::new("uncompressed", 4, 5, Duration::from_millis(5))
     },
     Scenario { load_aware: false, ..Scenario::new("unaware", 5, 5, Duration::from_millis(5)) },
+    Scenario { boot_time: true, ..Scenario::new("boot-time", 6, 6, Duration::from_millis(5)) },
 ];
 
 impl Scenario {
     const fn new(name: &'static str, seed: u64, peers: usize, slow_fetch: Duration) -> Scenario {
-        Scenario { name, seed, peers, load_aware: true, compress_slow: true, slow_fetch }
+        let (load_aware, compress_slow, boot_time) = (true, true, false);
+        Scenario { name, seed, peers, load_aware, compress_slow, slow_fetch, boot_time }
     }
 }
 

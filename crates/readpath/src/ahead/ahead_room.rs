@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use acstor_selection::in_flight_bytes;
+use acstor_selection::{compression_pays, in_flight_bytes};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -41,15 +42,22 @@ impl AheadRoom {
         self.freed.notify_waiters();
     }
 
-    /// Bytes that may be ordered now. None over a link of which nothing is free.
-    pub(crate) fn left(&self, chunk_bytes: u64) -> u64 {
-        let rate = match self.free_rate.load(Ordering::Relaxed) {
-            0 => return 0,
-            UNTOLD => None,
-            rate => Some(rate),
-        };
-        let most = in_flight_bytes(rate, chunk_bytes);
-        most.saturating_sub(self.under_way())
+    /// Bytes that may be ordered now; `is_full`: the link is, by what is seen of it.
+    pub(crate) fn left(&self, is_full: bool, chunk_bytes: u64) -> u64 {
+        let rate = if is_full { Some(0) } else { self.free_rate() };
+        in_flight_bytes(rate, chunk_bytes).saturating_sub(self.under_way())
+    }
+
+    /// Returns whether a chunk comes sooner over the link compressed, where somebody tells what is free of
+    /// it.
+    pub(crate) fn wants_compressed(&self, chunk_bytes: u64) -> bool {
+        self.free_rate().is_some_and(|rate| {
+            compression_pays(Duration::from_secs_f64(chunk_bytes as f64 / rate.max(1) as f64))
+        })
+    }
+
+    fn free_rate(&self) -> Option<u64> {
+        Some(self.free_rate.load(Ordering::Relaxed)).filter(|rate| *rate != UNTOLD)
     }
 
     /// Bytes on their way, which the memory for them has not seen yet.
@@ -85,17 +93,29 @@ mod tests {
     #[test]
     fn test_left_follows_the_rate_that_is_told() {
         let room = Arc::new(AheadRoom::new());
-        let untold = room.left(CHUNK);
+        let left = || room.left(false, CHUNK);
+        let untold = left();
         assert_eq!(untold, in_flight_bytes(None, CHUNK));
         let one = room.enter(CHUNK);
-        assert_eq!(room.left(CHUNK), untold - CHUNK);
+        assert_eq!(left(), untold - CHUNK);
         room.set_free_rate(Some(1_000_000));
-        assert_eq!(room.left(CHUNK), CHUNK, "two chunks at least");
+        assert_eq!(left(), CHUNK, "two chunks at least");
         drop(one);
-        assert_eq!(room.left(CHUNK), 2 * CHUNK);
+        assert_eq!(left(), 2 * CHUNK);
         room.set_free_rate(Some(0));
-        assert_eq!(room.left(CHUNK), 0, "never over a full link");
+        assert_eq!(left(), 2 * CHUNK, "over a full link as well");
         room.set_free_rate(None);
-        assert_eq!(room.left(CHUNK), untold);
+        assert_eq!(left(), untold);
+        assert_eq!(room.left(true, CHUNK), 2 * CHUNK, "nobody tells, but it is seen");
+    }
+
+    #[test]
+    fn test_wants_compressed_what_comes_over_little() {
+        let room = AheadRoom::new();
+        assert!(!room.wants_compressed(CHUNK), "nobody tells");
+        for (rate, expected) in [(0, true), (90_000_000, true), (1_000_000_000, false)] {
+            room.set_free_rate(Some(rate));
+            assert_eq!(room.wants_compressed(CHUNK), expected, "{rate}");
+        }
     }
 }

@@ -36,11 +36,11 @@ pub(crate) fn begin(
     let Some(open) = begun else { return };
     let (sources, records) = (sources.clone(), records.clone());
     sources.runtime.clone().spawn(async move {
-        let reading = Reading { open, sources, chunk_bytes };
+        let reading = Reading { open, records, sources, chunk_bytes };
         if let Some(disk) = disk.await {
             reading.run(&disk).await;
         }
-        records.read_aheads.remove(&reading.open);
+        reading.records.read_aheads.remove(&reading.open);
         reading.end().await;
     });
 }
@@ -48,6 +48,7 @@ pub(crate) fn begin(
 /// The task of one open.
 struct Reading {
     open: Arc<OpenAhead>,
+    records: Arc<DiskRecords>,
     sources: Arc<Sources>,
     chunk_bytes: u64,
 }
@@ -79,20 +80,20 @@ impl Reading {
         }
     }
 
-    /// Bytes that may be ordered now: none while this host's own link is full.
+    /// Bytes that may be ordered now: over a full link as few as keep it busy. They go behind all demand,
+    /// and a guest there has the most to win.
     fn room(&self) -> u64 {
-        if self.sources.steering.is_own_link_slow() {
-            return 0;
-        }
+        let is_full = self.sources.steering.is_own_link_slow();
         let (under_way, memory) = (&self.sources.ahead_room, &self.sources.chunks.ahead);
         let unclaimed = memory.room().saturating_sub(under_way.under_way());
-        under_way.left(self.chunk_bytes).min(unclaimed)
+        under_way.left(is_full, self.chunk_bytes).min(unclaimed)
     }
 
     /// Orders what the window and the room allow.
     async fn order(&self, disk: &Arc<Disk>) {
         loop {
-            let chunks = self.open.next(self.room());
+            let others = self.records.read_aheads.beside(&self.open);
+            let chunks = self.open.next(others, self.room());
             if chunks.is_empty() {
                 return;
             }

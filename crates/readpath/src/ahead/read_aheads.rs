@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use acstor_selection::{BootProfile, ReadAhead, Touch};
+use acstor_selection::{AheadBalance, BootProfile, ReadAhead, Touch};
 use acstor_types::Digest;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -27,6 +27,8 @@ pub(crate) struct ReadAheads {
     /// Opens that are read ahead: only then does a read have to look here.
     active: AtomicUsize,
     opens: Mutex<Vec<Arc<OpenAhead>>>,
+    /// Of opens whose read-ahead is over while that of others goes on.
+    over: Mutex<AheadBalance>,
 }
 
 /// Read-ahead of one open.
@@ -139,6 +141,23 @@ impl ReadAheads {
         let mut opens = self.opens.lock();
         opens.retain(|other| !Arc::ptr_eq(other, open));
         self.active.store(opens.len(), Ordering::Relaxed);
+        let is_last = opens.is_empty();
+        drop(opens);
+        let balance = open.balance();
+        let mut over = self.over.lock();
+        *over += balance;
+        if is_last {
+            *over = AheadBalance::default();
+        }
+    }
+
+    /// Bytes that the other opens of the disk ordered.
+    pub(super) fn beside(&self, open: &Arc<OpenAhead>) -> AheadBalance {
+        let opens = self.opens.lock().clone();
+        let mut sum = *self.over.lock();
+        let others = opens.iter().filter(|other| !Arc::ptr_eq(other, open));
+        others.for_each(|other| sum += other.balance());
+        sum
     }
 
     /// Notes a read of the chunks from `first` to `last`; returns whether a profile names what is read, so
@@ -241,10 +260,14 @@ impl OpenAhead {
         self.state.lock().window.is_over()
     }
 
-    /// The chunks to order now, where there is room for so many bytes.
-    pub(super) fn next(&self, room: u64) -> Vec<u32> {
+    fn balance(&self) -> AheadBalance {
+        self.state.lock().window.balance()
+    }
+
+    /// The chunks to order now beside other opens, where there is room for so many bytes.
+    pub(super) fn next(&self, others: AheadBalance, room: u64) -> Vec<u32> {
         let mut state = self.state.lock();
-        let chunks = state.window.next(room);
+        let chunks = state.window.next_beside(others, room);
         state.orders.extend(chunks.iter().map(|chunk| (*chunk, Order::Unknown)));
         chunks
     }

@@ -46,8 +46,12 @@ outcomes! {
 
 outcomes! {
     /// Source that was asked in place of an overloaded peer ("held": the next in line, for what it
-    /// holds); or the origin, asked by a host whose own link is slow, to learn how it does.
-    Bypass { Held = "held", Peer = "peer", Origin = "origin", Denied = "denied", Trial = "trial", }
+    /// holds); or the origin, asked by a host whose own link is slow, to learn how it does, or by one
+    /// that prefers short boots, since it is faster.
+    Bypass {
+        Held = "held", Peer = "peer", Origin = "origin", Denied = "denied", Trial = "trial",
+        Faster = "faster",
+    }
 }
 
 outcomes! {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use acstor_ring::RingHandle;
 use acstor_runclock::RunClock;
-use acstor_selection::limits;
+use acstor_selection::{Prefer, limits};
 use acstor_testkit::selection_history::{
     Ending, Line, PEER_DEADLINE, SCENARIOS, Scenario, Source, Subject, record,
 };
@@ -51,6 +51,7 @@ impl Selecting {
             load_aware: scenario.load_aware,
             compress_slow: scenario.compress_slow,
             slow_fetch: scenario.slow_fetch,
+            prefer: if scenario.boot_time { Prefer::BootTime } else { Prefer::OriginBytes },
             peer_deadline: PEER_DEADLINE,
             ..ReadPathConfig::default()
         };

@@ -4,15 +4,16 @@
 //! and of the room for more; [`ReadAhead::next`] names the chunks to order now. One rule is window,
 //! throttle and bound of the cost:
 //!
-//! > bytes ordered and unread <= max(bytes that read-ahead got right in this open,
+//! > bytes ordered and unread <= max(bytes that read-ahead got right in these opens,
 //! > [`READ_AHEAD_FLOOR`](crate::limits::READ_AHEAD_FLOOR)), and at most the budget
 //!
-//! A right profile doubles its window as it goes. A wrong one costs the floor once per open and stands
-//! still. In the end, what was ordered in vain is at most what was right plus the floor.
+//! Opens of one image on one host count together, so that a profile is wrong once per host. A right one
+//! doubles its window as it goes. A wrong one costs the floor and stands still. In the end, what was ordered
+//! in vain is at most what was right plus the floor.
 
 mod boot_profile;
 mod window;
 
 pub use boot_profile::{BootKind, BootProfile, BootProfileError};
 pub(crate) use window::mixed;
-pub use window::{ReadAhead, Touch, in_flight_bytes};
+pub use window::{AheadBalance, ReadAhead, Touch, in_flight_bytes};

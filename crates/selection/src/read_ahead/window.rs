@@ -48,6 +48,22 @@ struct KindProgress {
     end: u32,
 }
 
+/// Bytes that opens of an image ordered, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AheadBalance {
+    /// They were read.
+    pub right: u64,
+    /// They were not, so far.
+    pub in_vain: u64,
+}
+
+impl std::ops::AddAssign for AheadBalance {
+    fn add_assign(&mut self, other: AheadBalance) {
+        self.right += other.right;
+        self.in_vain += other.in_vain;
+    }
+}
+
 /// Read-ahead of one open of an image.
 ///
 /// Reads move a cursor per kind of boot to the rank of the last chunk that was read for the first time.
@@ -126,7 +142,13 @@ impl ReadAhead {
     /// order, then others of the window in an order of this host. At most `room_bytes` of them, which is
     /// what the link and the memory have room for. They count as under way from now on.
     pub fn next(&mut self, room_bytes: u64) -> Vec<u32> {
-        let free = self.free_bytes();
+        self.next_beside(AheadBalance::default(), room_bytes)
+    }
+
+    /// As [`ReadAhead::next`], beside other opens of the same image on this host. What they got right speaks
+    /// for the profile here too, and what they ordered in vain is not spent again.
+    pub fn next_beside(&mut self, others: AheadBalance, room_bytes: u64) -> Vec<u32> {
+        let free = self.free_bytes(others);
         let count = (free.min(room_bytes) / self.chunk_bytes) as usize;
         let Some(guide) = self.guide().filter(|_| count > 0) else { return Vec::new() };
         let mut found = self.window(guide, (free / self.chunk_bytes) as usize);
@@ -185,6 +207,11 @@ impl ReadAhead {
         self.unread + self.lost
     }
 
+    /// Both, for the window of another open of the image.
+    pub fn balance(&self) -> AheadBalance {
+        AheadBalance { right: self.right, in_vain: self.wasted_bytes() }
+    }
+
     /// Bytes ordered that are neither read nor dropped.
     pub fn unread_bytes(&self) -> u64 {
         self.unread
@@ -209,9 +236,9 @@ impl ReadAhead {
         self.contenders().all(|kind| self.idle_ranks(kind).next().is_none())
     }
 
-    fn free_bytes(&self) -> u64 {
-        let window = self.right.max(limits::READ_AHEAD_FLOOR);
-        let free = window.saturating_sub(self.unread + self.lost);
+    fn free_bytes(&self, others: AheadBalance) -> u64 {
+        let window = (self.right + others.right).max(limits::READ_AHEAD_FLOOR);
+        let free = window.saturating_sub(self.unread + self.lost + others.in_vain);
         free.min(self.budget_bytes.saturating_sub(self.unread))
     }
 

@@ -2,7 +2,7 @@
 
 use super::Selector;
 use super::load::{Load, PeerSample};
-use crate::{Moment, Overview, limits};
+use crate::{Moment, Overview, Prefer, limits};
 
 /// Positions in a line of peers, at most [`limits::CANDIDATES_MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub enum Choice {
         may_probe: bool,
     },
     /// The origin in place of peers that are all overloaded, if the caller grants the read (the origin is
-    /// up, and no more than [`limits::ORIGIN_READS_MAX`] of them); else as the ring has them.
+    /// up, and no more than [`Selector::origin_reads`] of them); else as the ring has them.
     Origin {
         /// All.
         passed: PeerSet,
@@ -70,11 +70,15 @@ pub enum Choice {
     /// The origin in place of all peers, if the caller grants the read, to learn how it does; else as the
     /// ring has them.
     OriginTrial,
+    /// The origin before all peers, if the caller grants the read, since it is faster now; else as the ring
+    /// has them. The caller has no more than [`Selector::origin_reads`] of them.
+    OriginFirst,
 }
 
 impl Selector {
     /// Chooses among the peers in line, in the order of the ring, at least one. `is_guest`: a guest waits
-    /// for the chunk; for nobody else the origin takes the place of a peer.
+    /// for the chunk, or will soon, where the time counts more than the origin's bytes; for nobody else the
+    /// origin takes the place of a peer.
     ///
     /// The caller takes no samples while this host's own link is slow, and passes none then.
     pub fn choose(
@@ -89,6 +93,9 @@ impl Selector {
             return if is_trial { Choice::OriginTrial } else { Choice::InOrder };
         }
         self.origin_trial = None;
+        if is_guest && self.is_origin_faster(samples, now) {
+            return Choice::OriginFirst;
+        }
         let is_overloaded = |sample: &PeerSample| sample.load > Load::Normal;
         let is_sustained = |sample: &PeerSample| sample.load == Load::Sustained;
         if !samples.iter().any(is_overloaded) {
@@ -120,6 +127,18 @@ impl Selector {
         let is_severe =
             samples.iter().all(|sample| sample.estimate.is_some_and(|time| time > severe));
         is_sustained && (is_severe || self.is_origin_typical(now))
+    }
+
+    /// Returns whether a chunk comes sooner from the origin than from the peer that would be asked. An origin
+    /// of which nothing is known is tried.
+    fn is_origin_faster(&self, samples: &[PeerSample], now: Moment) -> bool {
+        if self.config.prefer != Prefer::BootTime || self.origin_reads(now) == 0 {
+            return false;
+        }
+        let well = samples.iter().find(|sample| sample.load == Load::Normal);
+        let chosen = well.or(samples.first()).and_then(|sample| sample.next);
+        let origin = self.origin.next(now).unwrap_or_default();
+        chosen.is_some_and(|time| origin < time)
     }
 
     /// Returns whether a host behind a slow link reads this chunk from an origin that it has learnt

@@ -23,6 +23,8 @@ pub struct PeerSample {
     pub load: Load,
     /// Time of one chunk from it, where that is known.
     pub estimate: Option<Duration>,
+    /// Time of one chunk that is asked for now, behind those under way.
+    pub next: Option<Duration>,
     /// True if it may take the place of an overloaded one: not one that may be silent itself.
     pub is_responsive: bool,
 }
@@ -46,7 +48,9 @@ impl Selector {
         if self.is_told_slow(peer, view, now) {
             load = load.max(Load::Transient);
         }
-        PeerSample { load, estimate: estimate.max(self.prior(peer, now)), is_responsive }
+        let prior = self.prior(peer, now);
+        let next = peer.delay().next(now).max(prior);
+        PeerSample { load, estimate: estimate.max(prior), next, is_responsive }
     }
 
     /// Returns the time of one chunk from a peer by what it told and what was told of this host's own link;

@@ -13,7 +13,11 @@ struct Host {
 impl Host {
     /// Everybody has answered fast for a while.
     fn unloaded(peers: usize) -> Host {
-        let selector = Selector::new(SelectionConfig::default());
+        Host::that_prefers(Prefer::OriginBytes, peers)
+    }
+
+    fn that_prefers(prefer: Prefer, peers: usize) -> Host {
+        let selector = Selector::new(SelectionConfig { prefer, ..SelectionConfig::default() });
         let peers = vec![PeerHealth::new(selector.times()); peers];
         let mut host = Host { selector, peers, now: Moment::ZERO };
         let all: Vec<usize> = (0..host.peers.len()).collect();
@@ -116,6 +120,49 @@ fn test_origin_takes_the_place_of_peers_for_guests_only_and_while_it_is_well() {
     }
     host.peers_answer(&[0, 1], 60 * MILLI);
     assert_eq!(host.choose(&[0, 1], true), Choice::OriginBusy, "as in a storm");
+}
+
+#[test]
+fn test_origin_is_first_where_it_is_faster_and_that_is_preferred() {
+    let mut host = Host::that_prefers(Prefer::BootTime, 3);
+    assert_eq!(host.choose(&[0, 1], true), Choice::InOrder, "2 ms against 1 ms");
+    for _ in 0..4 {
+        host.peers_answer(&[0, 1], 3 * MILLI);
+        host.origin_answers(2 * MILLI);
+    }
+    assert_eq!(host.choose(&[0, 1], true), Choice::OriginFirst);
+    assert_eq!(host.choose(&[0, 1], false), Choice::InOrder, "a preload can wait");
+    // Nine more are under way there.
+    let fetches: Vec<_> = (0..9).map(|_| host.selector.begin_origin(host.now)).collect();
+    assert_eq!(host.choose(&[0, 1], true), Choice::InOrder);
+    fetches.into_iter().for_each(|fetch| host.selector.end_origin(fetch, false, host.now));
+    let mut sparing = Host::unloaded(3);
+    for _ in 0..4 {
+        sparing.peers_answer(&[0, 1], 3 * MILLI);
+        sparing.origin_answers(2 * MILLI);
+    }
+    assert_eq!(sparing.choose(&[0, 1], true), Choice::InOrder);
+}
+
+#[test]
+fn test_origin_of_which_nothing_is_known_is_tried_and_one_that_fills_up_is_left() {
+    let mut host = Host::that_prefers(Prefer::BootTime, 3);
+    host.selector =
+        Selector::new(SelectionConfig { prefer: Prefer::BootTime, ..SelectionConfig::default() });
+    assert_eq!(host.choose(&[0, 1], true), Choice::OriginFirst);
+    assert_eq!(host.selector.origin_reads(host.now), 1);
+    for _ in 0..20 {
+        host.origin_answers(2 * MILLI);
+    }
+    assert!(host.selector.origin_reads(host.now) > 3);
+    for _ in 0..20 {
+        host.origin_answers(30 * MILLI);
+    }
+    assert_eq!(host.selector.origin_reads(host.now), 0);
+    host.peers_answer(&[0, 1], 100 * MILLI);
+    assert_ne!(host.choose(&[0, 1], true), Choice::OriginFirst, "it has no room");
+    host.now = host.now + limits::SOURCE_AGE_MAX + MILLI;
+    assert_eq!(host.selector.origin_reads(host.now), 1, "nothing new is known of it");
 }
 
 #[test]

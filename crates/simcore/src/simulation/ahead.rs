@@ -4,9 +4,12 @@
 //! One window per open of an image, which is a machine. What was fetched and not read is in a memory
 //! of its own per host: it reaches the store where the host owns the chunk, and when it is read.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use acstor_selection::{BootKind, BootProfile, BootProfileError, ReadAhead, in_flight_bytes};
+use acstor_selection::{
+    AheadBalance, BootKind, BootProfile, BootProfileError, ReadAhead, in_flight_bytes,
+};
 
 use super::flights::Waiter;
 use super::{Event, Simulation};
@@ -22,6 +25,14 @@ struct Room {
     coming: u64,
 }
 
+/// Opens of one image on one host.
+#[derive(Debug, Default)]
+struct Opened {
+    machines: Vec<u32>,
+    /// Of those whose machines have ended.
+    over: AheadBalance,
+}
+
 /// Read-ahead of all machines.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
@@ -29,6 +40,8 @@ pub(super) struct Ahead {
     profiles: Vec<Arc<BootProfile>>,
     /// By machine: its window, while it runs.
     opens: Vec<Option<ReadAhead>>,
+    /// By host and program: the machines that opened the image.
+    opened: HashMap<(u32, u32), Opened>,
     /// By host and content: whether it was fetched ahead and not read. Empty without profiles.
     is_unread: Vec<bool>,
     rooms: Vec<Room>,
@@ -58,6 +71,7 @@ impl Ahead {
         Ok(Ahead {
             profiles: profiles.collect::<Result<_, _>>()?,
             opens: Vec::new(),
+            opened: HashMap::new(),
             is_unread: vec![false; hosts as usize * programs.placement.len()],
             rooms: vec![Room::default(); hosts as usize],
         })
@@ -71,6 +85,30 @@ impl Ahead {
     /// Returns whether a host has a content only since it was fetched ahead.
     pub(super) fn holds(&self, cell: usize) -> bool {
         self.is_unread.get(cell).copied().unwrap_or(false)
+    }
+
+    /// Bytes that other opens of a machine's image on its host ordered.
+    fn beside(&self, machine: u32, key: (u32, u32)) -> AheadBalance {
+        let Some(opened) = self.opened.get(&key) else { return AheadBalance::default() };
+        let mut sum = opened.over;
+        let others = opened.machines.iter().filter(|other| **other != machine);
+        let windows = others.filter_map(|other| self.opens.get(*other as usize)?.as_ref());
+        windows.for_each(|window| sum += window.balance());
+        sum
+    }
+
+    /// Ends the window of a machine.
+    fn close(&mut self, machine: u32, key: (u32, u32)) {
+        let Some(open) = self.opens.get_mut(machine as usize).and_then(Option::take) else {
+            return;
+        };
+        if let Some(opened) = self.opened.get_mut(&key) {
+            opened.over += open.balance();
+            opened.machines.retain(|other| *other != machine);
+            if opened.machines.is_empty() {
+                self.opened.remove(&key);
+            }
+        }
     }
 
     /// Notes that a chunk is on its way for nobody who waits.
@@ -108,6 +146,8 @@ impl Simulation {
         let count = self.machines.len();
         self.ahead.opens.resize_with(count, || None);
         self.ahead.opens[machine as usize] = Some(open);
+        let key = (self.machines[machine as usize].host, program as u32);
+        self.ahead.opened.entry(key).or_default().machines.push(machine);
         self.fetch_ahead(machine, now);
     }
 
@@ -123,11 +163,12 @@ impl Simulation {
 
     /// Orders the next chunks of a machine's profile, as many as there is room for.
     pub(super) fn fetch_ahead(&mut self, machine: u32, now: f64) {
-        let host = self.machines[machine as usize].host;
+        let Machine { host, program, .. } = self.machines[machine as usize];
         loop {
             let room = self.room_ahead(host);
+            let others = self.ahead.beside(machine, (host, program));
             let Some(Some(open)) = self.ahead.opens.get_mut(machine as usize) else { return };
-            let chunks = open.next(room);
+            let chunks = open.next_beside(others, room);
             if chunks.is_empty() {
                 return;
             }
@@ -155,11 +196,8 @@ impl Simulation {
 
     /// Returns the bytes that a host may order ahead now: what its link brings soon and its memory holds.
     pub(super) fn room_ahead(&self, host: u32) -> u64 {
-        let (free, share) = self.network.free_in(host);
+        let free = self.network.free_in(host);
         let Some(room) = self.ahead.rooms.get(host as usize) else { return 0 };
-        if share < self.rules.ahead_link_min {
-            return 0;
-        }
         let chunk = self.rules.chunk_bytes as u64;
         let coming = room.coming * chunk;
         let link = in_flight_bytes(Some(free as u64), chunk).saturating_sub(coming);
@@ -185,11 +223,9 @@ impl Simulation {
         if self.ahead.rooms.is_empty() {
             return;
         }
-        if let Some(open) = self.ahead.opens.get_mut(machine as usize) {
-            *open = None;
-        }
         let of = &self.machines[machine as usize];
         let (host, program) = (of.host, of.program);
+        self.ahead.close(machine, (host, program));
         let is_open = |one: &Machine| {
             (one.host, one.program) == (host, program) && one.state == MachineState::Running
         };

@@ -89,7 +89,9 @@ impl Simulation {
             if kind != Kind::Probe && class == Class::Demand {
                 self.choice.earn_hedge(host);
             }
-            is_packed = self.choice.asks_packed(&self.rules, host, source, now);
+            let free = self.network.free_in(host).min(self.network.free_out(source));
+            let chunk_time = self.rules.chunk_bytes / free.max(1.0);
+            is_packed = self.choice.asks_packed(&self.rules, (host, source), chunk_time, now);
             self.totals.peer_fetches += 1;
             latency = self.rules.peer_latency;
             if is_packed {

@@ -5,8 +5,6 @@
 //! on to nobody but the owner before. Not modelled: preloads, prefetch of sequential reads, bounds on
 //! what is in flight for those who wait.
 
-use acstor_selection::limits;
-
 use super::attempts::Kind;
 use super::{Event, Simulation, Ticket};
 use crate::choice::Order;
@@ -240,7 +238,8 @@ impl Simulation {
         let host = self.flights[flight as usize].host;
         let before = line.iter().take(self.rules.candidates_max as usize).map_while(|one| *one);
         let peers: Vec<u32> = before.take_while(|one| *one != host).collect();
-        let is_guest = self.flights[flight as usize].is_wanted;
+        let of = &self.flights[flight as usize];
+        let is_guest = of.is_wanted || (of.is_ahead && self.rules.boot_time);
         let (rules, random) = (&self.rules, &mut self.random);
         let mut order = self.choice.order(rules, host, (&peers, is_guest), random, self.clock);
         if order.wants_origin() && !self.takes_leave(flight) {
@@ -248,27 +247,30 @@ impl Simulation {
         }
         self.totals.slow_links += u64::from(order.is_own_link_slow);
         self.totals.bypasses += u64::from(order.is_bypass);
-        if order.is_origin_trial {
+        self.totals.origin_first += u64::from(order.is_origin_first);
+        if order.is_origin_first {
             plan.push((self.origin(), Kind::Origin));
         }
         plan.extend(order.alternate.map(|at| (peers[at], Kind::Alternate)));
         let is_passed = |at: usize| order.passed >> at & 1 == 1;
         let in_line = peers.iter().enumerate().filter(|(at, _)| !is_passed(*at));
         plan.extend(in_line.map(|(_, peer)| (*peer, Kind::Peer)));
-        if !order.is_origin_trial {
+        if !order.is_origin_first {
             plan.push((self.origin(), Kind::Origin));
         }
         let passed = peers.iter().enumerate().filter(|(at, _)| is_passed(*at));
         plan.extend(passed.map(|(_, peer)| (*peer, Kind::Peer)));
         self.totals.passed_over += u64::from(order.passed.count_ones());
+        self.consult_oracle(flight, plan);
         order.probe.map(|at| peers[at])
     }
 
     /// Asks for leave to read the origin in the place of peers.
     fn takes_leave(&mut self, flight: u32) -> bool {
         let flight = &mut self.flights[flight as usize];
+        let most = self.choice.origin_reads(flight.host, self.clock);
         let leaves = &mut self.origin_leaves[flight.host as usize];
-        let may = (*leaves as usize) < limits::ORIGIN_READS_MAX;
+        let may = (*leaves as usize) < most;
         *leaves += u32::from(may);
         flight.has_origin_leave = may;
         may

@@ -12,6 +12,7 @@ mod classes;
 mod exchange;
 mod flights;
 mod machines;
+mod oracle;
 mod outcome;
 mod sending;
 

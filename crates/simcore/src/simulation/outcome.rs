@@ -94,6 +94,8 @@ pub struct Totals {
     pub passed_over: u64,
     /// Rounds in which the origin took the place of all peers.
     pub bypasses: u64,
+    /// Rounds in which the origin was asked before all peers.
+    pub origin_first: u64,
     /// Chunks that came compressed.
     pub packed: u64,
     /// Rounds of a host whose own link was full.
@@ -106,6 +108,8 @@ pub struct Totals {
     pub hints: u64,
     /// Chunks on their way ahead that somebody began to wait for.
     pub promoted: u64,
+    /// What the sources that were chosen would take beside the best ones, where that is measured.
+    pub regrets: Vec<f64>,
     /// Events handled.
     pub events: u64,
     /// By tier and host, bytes: local, peer, previous owner, origin.
@@ -128,12 +132,14 @@ impl Totals {
             peer_fetches: 0,
             passed_over: 0,
             bypasses: 0,
+            origin_first: 0,
             packed: 0,
             slow_links: 0,
             ahead_bytes: 0.0,
             ahead_read: 0.0,
             hints: 0,
             promoted: 0,
+            regrets: Vec::new(),
             events: 0,
             tiers: std::array::from_fn(|_| vec![0.0; hosts as usize]),
         }

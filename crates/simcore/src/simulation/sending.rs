@@ -34,7 +34,11 @@ impl Simulation {
     fn send(&mut self, number: u32, now: f64, end: f64) {
         let attempt = self.attempts[number as usize];
         let flight = &self.flights[attempt.flight as usize];
-        let packed = if attempt.is_packed { self.rules.compress_ratio } else { 1.0 };
+        let packed = match attempt.kind {
+            Kind::Origin => self.rules.origin_ratio,
+            _ if attempt.is_packed => self.rules.compress_ratio,
+            _ => 1.0,
+        };
         let bytes = flight.bytes * packed * self.rules.wire_share;
         let ends = (attempt.source, flight.host);
         self.network.start(number, ends, bytes, attempt.started, now);

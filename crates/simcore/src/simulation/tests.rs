@@ -65,11 +65,10 @@ impl Star {
             "hedge_share" => 0.05,
             "wire_share" | "connect_timeout" | "hedge_max" | "sample_interval" => 1.0,
             "is_cached" | "uses_peers" | "keep" | "hedge_enabled" | "load_aware" => 1.0,
-            "own_link" | "is_elastic" | "compress_ratio" | "classes" => 1.0,
+            "own_link" | "is_elastic" | "compress_ratio" | "origin_ratio" | "classes" => 1.0,
             "sender_stall" => 0.005,
             "socket_bytes" => 32768.0,
             "ahead_budget" => 64e6,
-            "ahead_link_min" => 0.1,
             "peer_deadline" | "candidates_max" => 2.0,
             "previous_rings" => 4.0,
             "origin_deadline" | "report_interval" => 10.0,
@@ -431,19 +430,26 @@ fn wrong_profile_costs_little() {
 }
 
 #[test]
-fn nothing_is_fetched_ahead_over_a_full_link_of_ones_own() {
-    let mut star = Star::new(4, 64, &[READER]);
-    star.profile = (0..64).collect();
-    star.extra = ExtraTraffic {
-        source: vec![1],
-        target: vec![READER],
-        left_share: LeftShare::Constant(0.2),
-        ..full_link()
+fn full_link_of_ones_own_is_kept_busy_ahead_of_the_guest() {
+    let boot = |profile: Vec<u32>| {
+        let mut star = Star::new(4, 64, &[READER]).with(&[("hedge_enabled", 0.0)]);
+        star.profile = profile;
+        star.think = 0.005;
+        star.extra = ExtraTraffic {
+            source: vec![1],
+            target: vec![READER],
+            left_share: LeftShare::Constant(0.2),
+            ..full_link()
+        };
+        let mut made = star.make();
+        made.advance(30.0);
+        assert_eq!(made.unfinished(), 0);
+        (ended(&made)[0], made.totals().ahead_bytes)
     };
-    let mut made = star.make();
-    made.advance(30.0);
-    assert_eq!(made.totals().ahead_bytes, 0.0);
-    assert_eq!(made.unfinished(), 0);
+    let (plain, none) = boot(Vec::new());
+    let (found, ahead) = boot((0..64).collect());
+    assert!(none == 0.0 && ahead > 0.0, "{ahead}");
+    assert!(found < 0.8 * plain, "{found} with, {plain} without");
 }
 
 #[test]

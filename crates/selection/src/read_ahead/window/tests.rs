@@ -62,6 +62,23 @@ fn test_next_stands_still_where_the_profile_is_of_another_image() {
 }
 
 #[test]
+fn test_next_beside_others_spends_one_floor_and_counts_what_they_got_right() {
+    let (mut one, mut other) = (ahead(&straight(1000)), ahead(&straight(1000)));
+    bring(&mut one);
+    assert!(other.next_beside(one.balance(), PLENTY).is_empty(), "the floor is spent");
+    for chunk in 0..2 * FLOOR as u32 {
+        assert_eq!(one.read(chunk), Touch::Used);
+        if chunk as usize + 1 == FLOOR {
+            bring(&mut one);
+        }
+    }
+    let right = 2 * limits::READ_AHEAD_FLOOR;
+    assert_eq!(one.balance(), AheadBalance { right, in_vain: 0 });
+    let ordered = other.next_beside(one.balance(), PLENTY);
+    assert_eq!(ordered.len(), 2 * FLOOR, "more than the floor, though nothing was right here");
+}
+
+#[test]
 fn test_next_orders_the_next_few_first_and_the_rest_by_host() {
     let profile = straight(1000);
     let order = |seed| ReadAhead::new(profile.clone(), CHUNK, PLENTY, seed).next(PLENTY);
