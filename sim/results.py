@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim import fluid
 from sim.run import MEGABYTE, Run
 from sim.traffic import cv_of
 
@@ -14,8 +15,8 @@ DISCARDED = 5
 _AMOUNTS = ("origin_again", "origin_again_hedge", "origin_again_remap")
 _COUNTS = (
     "remap_misses", "hedges", "hedges_denied", "hedges_won", "peer_fetches", "passed_over",
-    "bypasses", "packed", "slow_links", "hints", "promoted", "timeouts", "read_errors", "events",
-    "refills",
+    "bypasses", "origin_first", "packed", "slow_links", "hints", "promoted", "timeouts",
+    "read_errors", "events", "refills",
 )  # fmt: skip
 
 
@@ -24,7 +25,8 @@ def summarise(run: Run, elapsed: float) -> dict[str, Any]:
 
     Keys: ``boot_mean_s``, ``boot_median_s``, ``boot_p99_s`` over the machines that ended,
     ``think_mean_s`` that they took for themselves, ``boot_over_think`` the ratio of the means,
-    ``boot_full_over_others`` how much longer boots take on hosts with a link that is full;
+    ``boot_full_over_others`` how much longer boots take on hosts with a link that is full,
+    ``fluid_mean_s`` what perfect read-ahead comes to (:mod:`sim.fluid`);
     ``ended``, ``failed``; ``throughput_mb_s`` of all machines from their start on; ``*_mb`` amounts
     in 10^6 bytes; ``generations``; ``relief_intervals``; ``extra_cv``, ``extra_mean_mb_s`` as the
     traffic wanted; ``cv_series``: (second, CV of the hosts' traffic).
@@ -63,12 +65,24 @@ def summarise(run: Run, elapsed: float) -> dict[str, Any]:
         "elapsed_s": elapsed,
         "cv_series": cv_series(run),
     }
+    result |= regret(run)
     tiers = run.simulation.tiers()
     for name, tier in zip(("local", "peer", "previous_owner", "origin"), tiers, strict=True):
         result[f"tier_{name}_mb"] = float(np.frombuffer(tier).sum() / MEGABYTE)
     result["total_cv"] = mean_cv(result["cv_series"], run.boot_at)
     result |= control_results(run)
     return result
+
+
+def regret(run: Run) -> dict[str, float]:
+    """Return how much longer chosen sources take than the best; empty where that is not measured.
+
+    Keys: ``regret_mean``, ``regret_p99``; 1.0 is none.
+    """
+    found = np.frombuffer(run.simulation.regrets())
+    if not len(found):
+        return {}
+    return {"regret_mean": float(found.mean()), "regret_p99": float(np.percentile(found, 99))}
 
 
 FULL = 0.9
@@ -80,7 +94,7 @@ def _beside_think(
 ) -> dict[str, float | None]:
     """Return boot times beside what no storage can shorten, and on full hosts beside others."""
     found: dict[str, float | None] = dict.fromkeys(
-        ("think_mean_s", "boot_over_think", "boot_full_over_others")
+        ("think_mean_s", "boot_over_think", "boot_full_over_others", "fluid_mean_s")
     )
     if not len(times) or run.programs.is_loop:
         return found
@@ -88,13 +102,18 @@ def _beside_think(
     found["think_mean_s"] = think
     if think > 0:
         found["boot_over_think"] = float(times.mean()) / think
+    is_full = full_hosts(run)[run.placed[ended]]
+    if is_full.any() and not is_full.all():
+        found["boot_full_over_others"] = float(times[is_full].mean() / times[~is_full].mean())
+    found["fluid_mean_s"] = float(fluid.boot_times(run)[ended].mean())
+    return found
+
+
+def full_hosts(run: Run) -> NDArray[np.bool_]:
+    """Return which hosts have a link that extra traffic fills in one direction."""
     sent = np.bincount(run.extra.source, run.extra.rate, run.host_count)
     received = np.bincount(run.extra.target, run.extra.rate, run.host_count)
-    is_full = np.maximum(sent, received) >= FULL * run.topology.spec.host_rate
-    on_full = is_full[run.placed[ended]]
-    if on_full.any() and not on_full.all():
-        found["boot_full_over_others"] = float(times[on_full].mean() / times[~on_full].mean())
-    return found
+    return np.asarray(np.maximum(sent, received) >= FULL * run.topology.spec.host_rate)
 
 
 def _over_union(run: Run, origin_bytes: float) -> float | None:

@@ -51,6 +51,10 @@ class Run:
     """By machine: its host."""
     think: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
     """By machine: seconds for which it waits for nothing."""
+    chosen: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    """By machine: its program."""
+    starts: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0))
+    """By machine: when it is started."""
 
     @property
     def host_count(self) -> int:
@@ -176,6 +180,7 @@ def _place_machines(run: Run, placed: np.ndarray) -> None:
     run.simulation.place_machines(placed.tolist(), chosen.tolist(), starts.tolist())
     run.placed = placed
     run.think = run.programs.think_sums[chosen]
+    run.chosen, run.starts = chosen, starts
 
 
 def _make_rings(run: Run) -> None:
