@@ -19,7 +19,9 @@ from acstor.conf.types import ByteSize, Choices, PowerOfTwo
 LOG = logging.getLogger(__name__)
 
 DEFAULT_FILE = config_files.DEFAULT_FILE
-_WITH_SECRETS = frozenset({"acstor-agent", "acstor-policy", "acstor-registrar", "acstor-worker", "acstor-api"})
+_WITH_SECRETS = frozenset(
+    {"acstor-agent", "acstor-policy", "acstor-registrar", "acstor-worker", "acstor-api"}
+)
 """Programs that need what a file of passwords may have."""
 SOCKET_PATH_MAX = 107
 """Longest path of a unix socket on Linux, bytes (unix(7))."""

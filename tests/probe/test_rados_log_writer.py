@@ -30,7 +30,7 @@ def cloud(ceph: CephNode, tmp_path: pathlib.Path) -> Iterator[Cloud]:
 def test_written_through_outlives_osds_and_the_host(
     cloud: Cloud, ceph: CephNode, tmp_path: pathlib.Path
 ) -> None:
-    """What a guest was told of is there for the next owner, and nothing else."""
+    """The next owner has what a guest was told of, and nothing else."""
     control = Volumes(cloud)
     first, second = (cloud.add_host(agent=False) for _ in range(2))
     through = Durability(DurabilityClass.WRITE_THROUGH)
