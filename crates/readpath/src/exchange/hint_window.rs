@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use acstor_selection::{ReadAhead, Touch};
+use acstor_selection::{AheadBalance, ReadAhead, Touch};
 
 use crate::exchange::membership::Membership;
 
@@ -11,8 +11,8 @@ use crate::exchange::membership::Membership;
 pub(crate) trait AheadWindow: Debug + Send {
     /// Notes a guest's read of a chunk.
     fn read(&mut self, chunk: u32) -> Touch;
-    /// The chunks to order now, at most `room_bytes` of them.
-    fn next(&mut self, room_bytes: u64) -> Vec<u32>;
+    /// The chunks to order now beside other opens of the image, at most `room_bytes` of them.
+    fn next_beside(&mut self, others: AheadBalance, room_bytes: u64) -> Vec<u32>;
     /// Notes that an ordered chunk is here.
     fn fetched(&mut self, chunk: u32);
     /// Notes that a chunk need not be fetched.
@@ -29,6 +29,8 @@ pub(crate) trait AheadWindow: Debug + Send {
     fn right_bytes(&self) -> u64;
     /// Bytes ordered that were not read.
     fn wasted_bytes(&self) -> u64;
+    /// What the windows of other opens of the image are told.
+    fn balance(&self) -> AheadBalance;
     /// Returns whether all that is read next is ordered here.
     fn is_led(&self) -> bool;
     /// Returns whether nothing is left to order or to read.
@@ -42,8 +44,8 @@ impl AheadWindow for ReadAhead {
         ReadAhead::read(self, chunk)
     }
 
-    fn next(&mut self, room_bytes: u64) -> Vec<u32> {
-        ReadAhead::next(self, room_bytes)
+    fn next_beside(&mut self, others: AheadBalance, room_bytes: u64) -> Vec<u32> {
+        ReadAhead::next_beside(self, others, room_bytes)
     }
 
     fn fetched(&mut self, chunk: u32) {
@@ -78,6 +80,10 @@ impl AheadWindow for ReadAhead {
         ReadAhead::wasted_bytes(self)
     }
 
+    fn balance(&self) -> AheadBalance {
+        ReadAhead::balance(self)
+    }
+
     fn is_led(&self) -> bool {
         ReadAhead::is_led(self)
     }
@@ -103,7 +109,8 @@ impl AheadWindow for HintWindow {
         self.0.read(chunk)
     }
 
-    fn next(&mut self, room_bytes: u64) -> Vec<u32> {
+    /// All opens of the image have one follower, which bounds them together.
+    fn next_beside(&mut self, _others: AheadBalance, room_bytes: u64) -> Vec<u32> {
         let now = self.0.now();
         self.0.follower().next(room_bytes, now)
     }
@@ -139,6 +146,11 @@ impl AheadWindow for HintWindow {
 
     fn wasted_bytes(&self) -> u64 {
         self.0.follower().wasted_bytes()
+    }
+
+    /// Nothing: hints say nothing of the boot profile.
+    fn balance(&self) -> AheadBalance {
+        AheadBalance::default()
     }
 
     /// Never: reads beyond the hints are guessed as if there were none.
