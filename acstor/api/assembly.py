@@ -26,6 +26,7 @@ from acstor.api.resources import (
     schedule_preview,
     schedules,
     tasks,
+    version_diff,
     versions,
     volumes,
 )
@@ -51,6 +52,7 @@ TABLE: tuple[tuple[str, Callable[[Backends], Resource]], ...] = (
     ("/versions", versions.Versions),
     ("/versions/{version_id:uuid}", versions.Version),
     ("/versions/{version_id:uuid}/lock", versions.VersionLock),
+    ("/versions/{version_id:uuid}/diff", version_diff.VersionDiff),
     ("/schedules", schedules.Schedules),
     ("/schedules/{schedule_id:uuid}", schedules.OneSchedule),
     ("/schedules/{schedule_id:uuid}/preview", schedule_preview.SchedulePreview),

@@ -180,11 +180,10 @@ def _nonsense(what: str) -> exception.UnavailableError:
 
 def _seen(fields: Mapping[str, Any], kind: Kind) -> SeenThing:
     """Return the image or volume that a service describes."""
-    size = fields.get("size")
-    if not untrusted_json.is_whole(size, 0, 1 << 62):
-        size = None
-    elif kind is Kind.VOLUME:
-        size <<= 30  # Cinder counts in GiB
+    size: int | None = None
+    if untrusted_json.is_whole(fields.get("size"), 0, 1 << 62):
+        unit = 1 << 30 if kind is Kind.VOLUME else 1  # Cinder counts in GiB
+        size = int(fields["size"]) * unit
     return SeenThing(str(fields["id"]), str(fields.get("name") or ""), size)
 
 

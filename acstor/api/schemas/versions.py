@@ -83,3 +83,31 @@ CHANGE = parts.wrapped(
 SET_LOCK = parts.wrapped(
     "lock", parts.changes({"reason": parts.NAME, "until": parts.nullable(parts.TIME)})
 )
+DIFF_QUERY = parts.changes(
+    {
+        "against": parts.UUID,
+        "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+        "marker": {"type": "integer", "minimum": 0},
+    },
+    required=["against"],
+)
+DIFF = parts.record(
+    {
+        "diff": parts.record(
+            {
+                "changed_bytes": parts.COUNT,
+                "extents": {
+                    "type": "array",
+                    "items": {
+                        "type": "array",
+                        "items": parts.COUNT,
+                        "minItems": 2,
+                        "maxItems": 2,
+                    },
+                },
+            }
+        ),
+        "links": parts.LINKS,
+    }
+)
+"""Offset and length, bytes, of each extent."""

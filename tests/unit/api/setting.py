@@ -15,6 +15,7 @@ from acstor.api.backends import Backends
 from acstor.api.caller import Caller
 from acstor.api.cluster.deployment import OriginDeployment
 from acstor.api.cluster.host_watch import HostWatch
+from acstor.api.errors import ApiError
 from acstor.api.operations import Gate
 from acstor.api.quotas import Quotas, Unlimited
 from acstor.api.user_services import Kind, SeenThing, unknown
@@ -70,6 +71,8 @@ class MemoryUserServices:
         mine = [each for each in self.seen[kind] if self.owners.get(each.id) == caller.project]
         named = [each for each in mine if name in (None, each.name)]
         ids = [each.id for each in named]
+        if marker is not None and marker not in ids:
+            raise ApiError("there is no such marker", code="acstor.marker.invalid")
         begin = 0 if marker is None else ids.index(marker) + 1
         return named[begin : begin + limit]
 

@@ -59,7 +59,8 @@ class Things:
         body: Any = BODIES.get(rule)
         if rule == "restores:create":
             body = {"restore": {**body["restore"], "version_id": self.ids["version_id"]}}
-        return caller.ask(method, route.path.format(host="cmp-1", **self.ids), body)
+        query = f"?against={self.ids['version_id']}" if rule == "versions:diff" else ""
+        return caller.ask(method, route.path.format(host="cmp-1", **self.ids) + query, body)
 
 
 def operations(routes: list[Route]) -> Iterator[tuple[Route, str, str]]:

@@ -127,7 +127,8 @@ def test_list_that_cannot_be_had_is_told(kind: Kind) -> None:
     services = KeystoneServices(*[Adapter(ks_exceptions.BadRequest())] * 3)
     with pytest.raises(ApiError):
         services.page(CALLER, kind, 2, "none", None)
-    for answer in (ks_exceptions.ConnectFailure(), {}, [], {f"{kind}s": [{}]}):
+    answers: list[Any] = [ks_exceptions.ConnectFailure(), {}, [], {f"{kind}s": [{}]}]
+    for answer in answers:
         services = KeystoneServices(*[Adapter(answer)] * 3)
         with pytest.raises(exception.UnavailableError):
             services.page(CALLER, kind, 2, None, None)
