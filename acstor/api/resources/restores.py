@@ -93,7 +93,7 @@ class Restores:
             "kind": kind.value,
             "owner": owner,
             "versions": sorted(version.id for version in versions),
-            "version_id": wanted.get("version_id"),
+            "version_id": versions[0].id if len(versions) == 1 else None,
             "group_id": wanted.get("group_id"),
             "method": wanted.get("method", "auto"),
             "keep_current": wanted.get("keep_current", True),
@@ -129,6 +129,8 @@ class OneRestore:
 def _versions(backends: Backends, call: Call, wanted: Any) -> list[IndexedVersion]:
     """Return the versions that a restore is of: restore points of the caller's project.
 
+    Of a group, all; where a volume is to be restored, that volume's.
+
     :raises ApiError: 400 when there are none, 409 when one is on its host only.
     """
     project = call.caller.project
@@ -137,7 +139,9 @@ def _versions(backends: Backends, call: Call, wanted: Any) -> list[IndexedVersio
         found = [] if one is None else [one]
     else:
         condition = Filter(VersionField.GROUP, Operator.EQ, (wanted["group_id"],))
-        found = backends.stores.versions.page(VersionQuery(project=project, filters=(condition,)))
+        members = backends.stores.versions.page(VersionQuery(project=project, filters=(condition,)))
+        wanted_volume = wanted.get("volume_id")
+        found = [one for one in members if wanted_volume in (None, one.volume)]
     if not found:
         name = wanted.get("version_id") or wanted["group_id"]
         raise ApiError(

@@ -77,7 +77,7 @@ def _candidates(
     grouped: dict[DiskName | None, list[Candidate]] = {}
     for version in _versions(backends, stored.project, target):
         if version.is_restorable:
-            exemption = _exemption(version, now)
+            exemption = _exemption(version, stored.id, now)
             candidate = Candidate(version.id, version.created_at, exemption)
             grouped.setdefault(version.disk, []).append(candidate)
     return grouped
@@ -98,13 +98,17 @@ def _versions(backends: Backends, project: str, target: Target) -> Iterator[Inde
         after = position_of(page[-1], SortKey.CREATED_AT)
 
 
-def _exemption(version: IndexedVersion, now: datetime.datetime) -> str:
-    """Return the reason for which a version is exempt from policies; empty: it is not."""
+def _exemption(version: IndexedVersion, schedule_id: str, now: datetime.datetime) -> str:
+    """Return the reason for which a version is exempt from a schedule's policy; empty: it is not.
+
+    A schedule's policy is about the versions that it has taken, as the worker applies it.
+    """
     if version.lock is not None and version.lock.holds(now):
         return candidates.LOCKED
     if version.is_used:
         return candidates.IN_USE
-    return "" if version.trigger is Trigger.SCHEDULE else candidates.NOT_COUNTED
+    is_counted = version.trigger is Trigger.SCHEDULE and version.schedule == schedule_id
+    return "" if is_counted else candidates.NOT_COUNTED
 
 
 def _fate(fate: preview.Fate, target: Target, stored: StoredSchedule) -> dict[str, Any]:

@@ -129,10 +129,18 @@ def test_preview_says_of_each_version_why_it_stays(api: Setting) -> None:
     api.member.ask("PUT", f"{path}/targets/{SERVER}", {"target": {"type": "server"}})
     disk = DiskName(DiskKind.INSTANCE, SERVER, "vda")
     ids = [
-        api.add_version(disk=disk, trigger=Trigger.SCHEDULE, created_at=NOON - days * 24 * HOUR)
+        api.add_version(
+            disk=disk,
+            trigger=Trigger.SCHEDULE,
+            schedule=schedule,
+            created_at=NOON - days * 24 * HOUR,
+        )
         for days in range(3)
     ]
-    by_hand = api.add_version(disk=disk)
+    others = [
+        api.add_version(disk=disk),
+        api.add_version(disk=disk, trigger=Trigger.SCHEDULE, schedule="another"),
+    ]
     api.add_version(disk=disk, is_captured=True)
     preview = api.member.get(f"{path}/preview").json["preview"]
     assert [run["starts_at"] for run in preview["runs"]][:2] == [
@@ -141,14 +149,14 @@ def test_preview_says_of_each_version_why_it_stays(api: Setting) -> None:
     ]
     assert {run["target_id"] for run in preview["runs"]} == {SERVER}
     fates = {each["id"]: each for each in preview["versions"]}
-    assert set(fates) == {*ids, by_hand}
+    assert set(fates) == {*ids, *others}
     assert [fates[each]["kept"] for each in ids] == [True, True, False]
     assert [fates[each]["removed_after"] for each in ids] == [
         "2026-11-28T02:00:00Z",
         "2026-11-27T02:00:00Z",
         None,
     ]
-    assert fates[by_hand]["reasons"] == ["taken for another reason"]
+    assert [fates[each]["reasons"] for each in others] == [["taken for another reason"]] * 2
 
 
 def test_preview_of_a_target_without_versions_has_its_runs(api: Setting) -> None:

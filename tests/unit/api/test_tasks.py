@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from acstor.repository.versions.record import DiskKind, DiskName
 from acstor.versions.database.task_states import TaskEvent
 from acstor.versions.database.tasks import Progress, TaskError, TaskKind
 from testbed.fixtures.api_callers import first_error
@@ -98,6 +99,17 @@ def test_restore_of_a_group_has_all_its_versions(api: Setting) -> None:
     )
     task = api.stores.tasks.get(answer.json["task"]["id"])
     assert task.parameters["versions"] == ids
+
+
+def test_restore_of_a_volume_from_a_group_has_its_version(api: Setting) -> None:
+    group = str(uuid.uuid4())
+    disks = (DiskName(DiskKind.VOLUME, VOLUME), DiskName(DiskKind.VOLUME, SERVER))
+    one, _ = (api.add_version(group=group, group_size=2, disk=disk) for disk in disks)
+    wanted = {"group_id": group, "volume_id": VOLUME, "keep_current": False}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted})
+    parameters = api.stores.tasks.get(answer.json["task"]["id"]).parameters
+    assert (parameters["versions"], parameters["version_id"]) == ([one], one)
+    assert (parameters["owner"], parameters["keep_current"]) == (VOLUME, False)
 
 
 @pytest.mark.parametrize(
