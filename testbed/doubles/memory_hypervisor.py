@@ -55,7 +55,7 @@ class MemoryHypervisor(Hypervisor):
         """See :class:`.Hypervisor`."""
         return list(self.known.values())
 
-    def begin_backup(self, request: BackupRequest) -> dict[str, BackupExport]:
+    def begin_backup(self, request: BackupRequest) -> None:
         """See :class:`.Hypervisor`."""
         self.asked.append("begin_backup")
         guest = self.known.get(request.server)
@@ -69,6 +69,12 @@ class MemoryHypervisor(Hypervisor):
         for path in request.scratch.values():
             with open(path, "x"):
                 pass
+
+    def exports(self, request: BackupRequest) -> dict[str, BackupExport]:
+        """See :class:`.Hypervisor`."""
+        self.asked.append("exports")
+        if request.server not in self.backups:
+            raise exception.ConflictError(f"guest {request.server} has no backup")
         return {device: BackupExport(device, True) for device in request.scratch}
 
     def backup_status(self, server: str) -> BackupStatus | None:
@@ -156,9 +162,13 @@ class FaultyHypervisor(Hypervisor):
         """See :class:`.Hypervisor`."""
         return list(self._call("guests"))
 
-    def begin_backup(self, request: BackupRequest) -> dict[str, BackupExport]:
+    def begin_backup(self, request: BackupRequest) -> None:
         """See :class:`.Hypervisor`."""
-        return dict(self._call("begin_backup", request))
+        self._call("begin_backup", request)
+
+    def exports(self, request: BackupRequest) -> dict[str, BackupExport]:
+        """See :class:`.Hypervisor`."""
+        return dict(self._call("exports", request))
 
     def backup_status(self, server: str) -> BackupStatus | None:
         """See :class:`.Hypervisor`."""

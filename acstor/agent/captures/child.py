@@ -20,7 +20,7 @@ from acstor import exception, warning_filters
 from acstor.agent.captures import orders
 from acstor.agent.captures.opening import MomentOpener, OpenedMoment
 from acstor.agent.captures.orders import CommitOrder, HeldDisk, HeldMoment, ReadOrder
-from acstor.agent.captures.parents import find_comparison
+from acstor.agent.captures.parents import find_comparison, scope_of
 from acstor.agent.captures.reading import Pace, read_disk
 from acstor.agent.captures.room import Room
 from acstor.agent.captures.sources.base import DiskSource
@@ -96,7 +96,7 @@ class Reader:
         self._opener = opener
         limits = order.limits
         self._room = Room(order.folder, limits.room_bytes, limits.reserve_percent)
-        self._done = 0
+        self._scope = scope_of(store, order.request)
         self._pace = Pace(
             RateLimit(limits.read_rate),
             RateLimit(limits.write_rate),
@@ -115,7 +115,12 @@ class Reader:
                 for number, source in enumerate(opened.sources)
             )
             moment = HeldMoment(
-                opened.created_at, opened.consistency, opened.note, disks, opened.left_out
+                opened.created_at,
+                opened.consistency,
+                opened.note,
+                disks,
+                opened.left_out,
+                self._scope,
             )
         begin(self._store, order.request, moment, order.origin.host)
         return moment
@@ -140,9 +145,7 @@ class Reader:
             reserve=self._room.reserve,
         )
         try:
-            read_disk(
-                source, spool, comparison, chunk_size, request.version.dedup_scope, self._pace
-            )
+            read_disk(source, spool, comparison, chunk_size, self._scope, self._pace)
             spool.finish()
         finally:
             spool.close()

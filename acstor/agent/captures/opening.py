@@ -140,8 +140,9 @@ class MomentOpener:
         try:
             backing_files = _backing_files(choice.taken)
             with freezer.frozen(guest, request.consistency) as frozen:
-                exports = self.hypervisor.begin_backup(backup)
+                self.hypervisor.begin_backup(backup)
                 moment = self.now()
+            exports = self.hypervisor.exports(backup)
             # Read at once: a guest changes its variables now and then, and rarely.
             nvram = read_nvram(guest.nvram)
             with contextlib.ExitStack() as stack:

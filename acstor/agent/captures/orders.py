@@ -15,6 +15,7 @@ from typing import Any
 
 from acstor import untrusted_json
 from acstor.agent.hypervisor.domain_xml import DiskPlace, Guest, GuestDisk
+from acstor.repository.dedup_scope import check_scope
 from acstor.repository.record_json import check_digest
 from acstor.repository.versions.locks import parse_time, time_text
 from acstor.repository.versions.record import Consistency
@@ -100,6 +101,8 @@ class HeldMoment:
     note: str
     disks: tuple[HeldDisk, ...]
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    dedup_scope: str | None = None
+    """Scope of the chunks' names: that of the request, or of the base image where it says none."""
 
     def to_fields(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -124,6 +127,7 @@ class HeldMoment:
             note=str(fields.get("note", "")),
             disks=tuple(_held_disk(disk) for disk in fields["disks"]),
             left_out={str(key): str(value) for key, value in fields.get("left_out", {}).items()},
+            dedup_scope=_scope_of(fields.get("dedup_scope")),
         )
 
 
@@ -214,6 +218,11 @@ def _held_capture(fields: Mapping[str, Any]) -> HeldCapture:
         HeldMoment.from_fields(fields["moment"]),
         str(fields["folder"]),
     )
+
+
+def _scope_of(value: Any) -> str | None:
+    check_scope(value)
+    return None if value is None else str(value)
 
 
 def _held_disk(fields: Any) -> HeldDisk:

@@ -19,6 +19,7 @@ from acstor.repository.repository import Repository
 from acstor.repository.source.base import Extent
 from acstor.repository.versions import delta_levels
 from acstor.repository.versions.store import VersionStore
+from acstor.versions.host_capture.request import CaptureRequest
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,17 @@ def find_comparison(
             if found is not None:
                 return Comparison(found, parent, _unlike_base(store.repository, found, base))
     return None if base is None or base.size_bytes > size_bytes else Comparison(base, None)
+
+
+def scope_of(store: VersionStore, request: CaptureRequest) -> str | None:
+    """Return the scope of the names that chunks get: that of the base image, unless one is asked.
+
+    Names of another scope are others for the same content: nothing would be found again.
+    """
+    if request.version.dedup_scope is not None or request.base_image is None:
+        return request.version.dedup_scope
+    image = store.repository.find_image(request.base_image)
+    return None if image is None else image.record.dedup_scope
 
 
 def is_base_of(backing_file: str | None, image_id: str) -> bool:

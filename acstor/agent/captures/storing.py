@@ -46,7 +46,7 @@ def record_of(
         slot=fields.slot,
         expires_at=fields.expires_at,
         labels=dict(fields.labels),
-        dedup_scope=fields.dedup_scope,
+        dedup_scope=moment.dedup_scope,
     )
 
 
@@ -135,7 +135,7 @@ class Committer:
                         self._host,
                         spooled,
                         request.owner,
-                        request.version.dedup_scope,
+                        capture.moment.dedup_scope,
                     )
                 )
             else:
@@ -146,7 +146,7 @@ class Committer:
                         spooled,
                         request.owner,
                         disk.parent,
-                        request.version.dedup_scope,
+                        capture.moment.dedup_scope,
                     )
                 )
         finally:
@@ -169,7 +169,7 @@ class Committer:
             self._host,
             BytesDisk(content),
             capture.request.owner,
-            capture.request.version.dedup_scope,
+            capture.moment.dedup_scope,
         )
         stored = self._whole().store(request)
         self._captures.note_part(disk.version, self._host, nvram=stored.manifest)

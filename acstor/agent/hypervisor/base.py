@@ -85,15 +85,22 @@ class Hypervisor(abc.ABC):
         """Return all guests, those that do not run included."""
 
     @abc.abstractmethod
-    def begin_backup(self, request: BackupRequest) -> dict[str, BackupExport]:
-        """Begin a backup: the exports show the disks as they are now, whatever is written then.
+    def begin_backup(self, request: BackupRequest) -> None:
+        """Begin a backup: exports show the disks as they are now, whatever is written then.
 
-        It makes no checkpoint: one that is left would keep Nova from deleting the server.
+        It makes no checkpoint: one that is left would keep Nova from deleting the server. It does
+        nothing else, since the guest may be frozen meanwhile.
 
-        :returns: the exports by device.
         :raises NotFoundError: when there is no such guest.
         :raises ConflictError: when it does not run, or another job of the guest is under way.
         :raises UnsupportedError: when the hypervisor has no such backups.
+        """
+
+    @abc.abstractmethod
+    def exports(self, request: BackupRequest) -> dict[str, BackupExport]:
+        """Return the exports of a backup that was begun, by device.
+
+        :raises ConflictError: when it has ended.
         """
 
     @abc.abstractmethod

@@ -106,7 +106,7 @@ class LibvirtHypervisor(Hypervisor):
 
     # Backups
 
-    def begin_backup(self, request: BackupRequest) -> dict[str, BackupExport]:
+    def begin_backup(self, request: BackupRequest) -> None:
         """See :class:`.Hypervisor`."""
         with self._mapped(f"backup of guest {request.server}"):
             domain = self._present(request.server)
@@ -114,6 +114,13 @@ class LibvirtHypervisor(Hypervisor):
                 raise exception.ConflictError(f"guest {request.server} does not run")
             disks = {disk.device for disk in self._guest(domain).disks}
             domain.backupBegin(backup_xml(request, sorted(disks)), None, 0)
+
+    def exports(self, request: BackupRequest) -> dict[str, BackupExport]:
+        """See :class:`.Hypervisor`."""
+        with self._mapped(f"backup of guest {request.server}"):
+            domain = self._present(request.server)
+            if not domain.isActive():
+                raise exception.ConflictError(f"guest {request.server} does not run any more")
             exports = {device: BackupExport(device, False) for device in request.scratch}
             if self._uses_monitor:
                 exports.update(self._layer_exports(domain, request))

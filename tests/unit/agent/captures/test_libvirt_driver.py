@@ -50,7 +50,8 @@ def test_guests_are_found(host: Host) -> None:
 
 
 def test_backup_names_every_disk_and_makes_no_checkpoint(host: Host) -> None:
-    exports = host.hypervisor.begin_backup(REQUEST)
+    host.hypervisor.begin_backup(REQUEST)
+    exports = host.hypervisor.exports(REQUEST)
     root = ElementTree.fromstring(host.domain.backup_xml)
     assert root.get("mode") == "pull"
     server = root.find("server")
@@ -66,6 +67,7 @@ def test_backup_names_every_disk_and_makes_no_checkpoint(host: Host) -> None:
 
 def test_backup_is_ended_with_the_exports_that_were_added(host: Host) -> None:
     host.hypervisor.begin_backup(REQUEST)
+    host.hypervisor.exports(REQUEST)
     host.domain.temp_used = 5
     status = host.hypervisor.backup_status(SERVER)
     assert status is not None
@@ -96,7 +98,8 @@ def test_job_of_somebody_else_is_left_alone(host: Host) -> None:
 def test_backup_goes_without_the_monitor(uses_monitor: bool) -> None:
     host = Host(uses_monitor=uses_monitor)
     host.domain.monitor_works = False
-    exports = host.hypervisor.begin_backup(REQUEST)
+    host.hypervisor.begin_backup(REQUEST)
+    exports = host.hypervisor.exports(REQUEST)
     assert (exports["vda"].name, exports["vda"].tells_layers) == ("vda", False)
     assert host.hypervisor.end_backup(SERVER)
 
@@ -105,6 +108,8 @@ def test_guest_that_does_not_run_has_no_backup(host: Host) -> None:
     host.domain.is_active = False
     with pytest.raises(exception.ConflictError):
         host.hypervisor.begin_backup(REQUEST)
+    with pytest.raises(exception.ConflictError):
+        host.hypervisor.exports(REQUEST)
     assert host.hypervisor.backup_status(SERVER) is None
     assert not host.hypervisor.end_backup(SERVER)
 

@@ -89,6 +89,14 @@ def test_running_guest_is_frozen_only_while_the_backup_begins(host: Host) -> Non
     assert host.frozen == [SERVER, ""]
 
 
+def test_nothing_but_the_backup_begins_while_the_guest_is_frozen(host: Host) -> None:
+    with host.opener.opened(request_of()):
+        pass
+    assert host.hypervisor.asked[:4] == [
+        "guest-fsfreeze-freeze", "begin_backup", "guest-fsfreeze-thaw", "exports"
+    ]  # fmt: skip
+
+
 def test_only_disks_that_are_asked_for_are_backed_up(host: Host) -> None:
     with host.opener.opened(request_of(devices=("vdb",))):
         assert list(host.hypervisor.backups[SERVER].scratch) == ["vdb"]

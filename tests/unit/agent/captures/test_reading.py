@@ -1,5 +1,6 @@
 """Disks read into spools and stored: what is kept is what is unlike the version before."""
 
+import dataclasses
 import os
 import pathlib
 import random
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from acstor import exception
 from acstor.agent.captures import storing
 from acstor.agent.captures.orders import HeldCapture, HeldDisk, HeldMoment
-from acstor.agent.captures.parents import Comparison, find_comparison
+from acstor.agent.captures.parents import Comparison, find_comparison, scope_of
 from acstor.agent.captures.reading import Pace, read_disk
 from acstor.agent.captures.room import Room
 from acstor.agent.captures.sources.base import DiskSource
@@ -22,9 +23,11 @@ from acstor.origin import memory
 from acstor.registrar.rate_limit import RateLimit
 from acstor.repository.disk_manifest import PagedManifest
 from acstor.repository.images.usage import base_name
+from acstor.repository.repository import Repository
 from acstor.repository.versions.record import Consistency
 from acstor.repository.versions.states import VersionState
 from acstor.repository.versions.store import VersionStore
+from acstor.versions.host_capture.request import VersionFields
 from testbed.doubles.memory_disk import FaultyDisk, MemoryDisk
 from tests.unit.agent.captures.guests import request_of
 from tests.unit.repository.images import (
@@ -229,6 +232,20 @@ def test_chain_of_versions_has_the_contents_of_the_disk(
         parent = commit(store, folder, task(number), overlay(own), parent)
         wanted = [own.get(index, BASE[index]) for index in range(len(BASE))]
         assert content_of(store, parent) == wanted
+
+
+def test_names_have_the_scope_of_the_base_image(store: VersionStore) -> None:
+    assert scope_of(store, request_of()) is None
+    image = store.repository.get_image(image_id(0))
+    scoped = dataclasses.replace(
+        image, record=dataclasses.replace(image.record, dedup_scope="ab" * 16)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Repository, "find_image", lambda self, image_id: scoped)
+        assert scope_of(store, request_of()) == "ab" * 16
+        assert scope_of(store, request_of(base_image=None)) is None
+        asked = VersionFields("p", dedup_scope="cd" * 16)
+        assert scope_of(store, request_of(version=asked)) == "cd" * 16
 
 
 def test_commit_may_be_repeated(store: VersionStore, tmp_path: pathlib.Path) -> None:
