@@ -84,6 +84,9 @@ class PinKeeper:
         self._lock = threading.RLock()  # of the folder, and of what follows
         self._asked: dict[str, frozenset[Trigger]] = {}
         self._captured: set[str] = set()
+        """Folders of pins whose disks are in the origin."""
+        self._moved: set[str] = set()
+        """Guests that run on another host, and are about to be forgotten here."""
         self._stopping = threading.Event()
         self._due = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pins", daemon=True)
@@ -116,20 +119,25 @@ class PinKeeper:
             found = [pin for pin in self._pins_of(server) if pin.is_final]
         return max(found, key=lambda pin: pin.pinned_at, default=None)
 
-    def note_captured(self, server: str) -> None:
-        """Note that the last state of a server is captured: its pins are needed no more."""
+    def note_captured(self, folder: str) -> None:
+        """Note that what a pin keeps is in the origin: it is needed no more."""
         with self._lock:
-            self._captured.add(server)
+            self._captured.add(folder)
         self._due.set()
 
     def take_event(self, server: str, event: LifecycleEvent) -> None:
         """Take an event of a guest; returns at once.
 
-        A guest that has stopped because it moved is no end of a server.
+        A guest that has stopped because it moved is no end of a server: what is left of it here
+        is no state of it any more.
         """
-        if event is LifecycleEvent.STOPPED:
-            with self._lock:
+        with self._lock:
+            if event is LifecycleEvent.STOPPED:
                 self._finish(server)
+            elif event is LifecycleEvent.MIGRATED:
+                self._moved.add(server)
+            elif event is LifecycleEvent.STARTED:
+                self._moved.discard(server)
         self._due.set()
 
     def look_once(self) -> None:
@@ -142,11 +150,16 @@ class PinKeeper:
         guests = {guest.server: guest for guest in self._hypervisor.guests()}
         with self._lock:
             for server, guest in guests.items():
-                if self._triggers(guest) & PINNING:
+                if server in self._moved:
+                    self._remove_all(server)
+                elif self._triggers(guest) & PINNING:
                     self._pin(guest)
                 elif server in self._asked:
                     # Not of servers that nobody has spoken of since this process was started.
                     self._remove_all(server)
+            for server in self._moved - guests.keys():
+                self._remove_all(server)
+            self._moved &= guests.keys()
             for server in self._servers():
                 self._settle(server, guests.get(server))
             self._evict()
@@ -234,11 +247,10 @@ class PinKeeper:
             is_present = any(_identity(disk.path or "") in present for disk in pin.guest.disks)
             age = (self._now() - pin.pinned_at).total_seconds()
             is_over = pin.is_final and age > self._keep_seconds
-            is_captured = pin.is_final and server in self._captured
-            if not is_present and (is_over or is_captured):
+            if not is_present and (is_over or pin.folder in self._captured):
                 shutil.rmtree(pin.folder, ignore_errors=True)
+                self._captured.discard(pin.folder)
         if guest is None and not self._pins_of(server):
-            self._captured.discard(server)
             self._asked.pop(server, None)
             self._remove_all(server)
 

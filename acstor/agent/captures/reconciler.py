@@ -404,13 +404,11 @@ class CaptureReconciler:
 
     def _read_server(self, task: str, record: CaptureRecord) -> None:
         pin = self._pin_for(record.request)
-        guest = (
-            pin.guest if pin else self._hypervisor and self._hypervisor.find(record.request.owner)
-        )
-        devices = tuple(disk.device for disk in guest.disks) if guest else ()
+        guest = pin.guest if pin is not None else self._find(record.request.owner)
+        devices = () if guest is None else tuple(disk.device for disk in guest.disks)
         with self._condition:
             # Told as begun before the process may have begun it.
-            self._table.move(task, _E.READ, is_begun=True, devices=devices)
+            self._table.move(task, _E.READ, is_begun=True, devices=devices, pin=pin and pin.folder)
             folder, held_bytes = self._table.folder(task), self._table.held_bytes
             order = self._settings.read_order(record.request, folder, held_bytes, pin)
         try:
@@ -427,8 +425,6 @@ class CaptureReconciler:
             held = self._table.move(task, _E.HOLD, moment=moment)
             if held is not None:
                 self._hold(held)
-        if self._pins is not None and order.pinned is None:
-            self._pins.note_captured(record.request.owner)
 
     def _end_reading(self, task: str, error: Exception) -> None:
         with self._condition:
@@ -540,8 +536,9 @@ class CaptureReconciler:
             self._table.clear_folder(task)
             self._problems.pop(f"capture {task}", None)
             self._end(task, _S.COMMITTED)
-            if self._pins is not None:
-                self._pins.note_captured(self._table.records[task].request.owner)
+            pin = self._table.records[task].pin
+            if self._pins is not None and pin is not None:
+                self._pins.note_captured(pin)
             return
         record = self._table.records[task]
         is_over = self._now() - record.entered_at > self._settings.hold_seconds

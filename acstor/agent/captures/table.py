@@ -44,6 +44,8 @@ class CaptureRecord:
     failure: Failure | None = None
     devices: tuple[str, ...] = ()
     """Disks of the server when it was read: versions of these may be in the origin."""
+    pin: str | None = None
+    """Folder of the pin that it reads; None: it reads the disks themselves."""
     is_begun: bool = False
     """True if versions of it may be in the origin as captured."""
     frozen: str = ""

@@ -31,6 +31,7 @@ RECORD = CaptureRecord(
     ),
     Failure(exception.ErrorKind.UNAVAILABLE, "the origin is away", "look at it"),
     devices=("vda", "vdb"),
+    pin="/pins",
     is_begun=True,
 )
 PIN = Pin(guest_of_disks(disk_at("/pins/vda"), is_active=False), "/pins", NOON, is_final=True)

@@ -143,6 +143,19 @@ def test_guest_that_moves_is_no_end(host: Host) -> None:
     host.keeper.look_once()
     host.hypervisor.stop(SERVER, LifecycleEvent.MIGRATED)
     assert host.keeper.newest(SERVER) is None
+    host.keeper.look_once()  # it is still defined here
+    assert host.pins() == []
+    host.hypervisor.undefine(SERVER)
+    host.keeper.look_once()
+    assert host.keeper.newest(SERVER) is None
+
+
+def test_guest_that_comes_back_is_pinned_again(host: Host) -> None:
+    host.hypervisor.stop(SERVER, LifecycleEvent.MIGRATED)
+    host.keeper.look_once()
+    host.hypervisor.start(SERVER)
+    host.keeper.look_once()
+    assert len(host.pins()) == 1
 
 
 def test_end_that_nobody_told_of_is_noticed(host: Host) -> None:
@@ -155,8 +168,10 @@ def test_end_that_nobody_told_of_is_noticed(host: Host) -> None:
 
 def test_pin_goes_once_it_is_captured_and_the_server_is_gone(host: Host) -> None:
     host.keeper.look_once()
+    host.keeper.note_captured("/another/pin")  # of an earlier end of the server
     host.delete()
-    host.keeper.note_captured(SERVER)
+    host.keeper.look_once()
+    host.keeper.note_captured(host.newest().folder)
     host.keeper.look_once()
     assert host.pins() == []
 

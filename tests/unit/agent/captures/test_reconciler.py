@@ -13,6 +13,7 @@ import pytest
 from acstor import exception
 from acstor.agent.captures.orders import CommitOrder, Order, OriginOrder, ReadOrder, parse_order
 from acstor.agent.captures.orders import encode_order as encode
+from acstor.agent.captures.pins import PinKeeper
 from acstor.agent.captures.processes import Hearing
 from acstor.agent.captures.reconciler import CaptureReconciler
 from acstor.agent.captures.settings import CaptureSettings
@@ -124,7 +125,7 @@ class Host:
         self.pushed: dict[str, Any] = {}
         self.reconciler = self.new()
 
-    def new(self, **changes: Any) -> CaptureReconciler:
+    def new(self, pins: PinKeeper | None = None, **changes: Any) -> CaptureReconciler:
         settings = CaptureSettings(
             origin=OriginOrder("memory", 1.0, "h1"),
             libvirt_uri="test",
@@ -153,6 +154,7 @@ class Host:
             self.hypervisor,
             self._open_store,
             self,
+            pins,
             on_end=self.ended.append,
             clock=lambda: self.now,
             now=lambda: self.now,
@@ -454,6 +456,36 @@ def test_volume_that_is_not_open_here_is_a_failure(host: Host) -> None:
     found = host.progress()
     assert found.failure is not None
     assert found.failure.kind is exception.ErrorKind.NOT_FOUND
+
+
+def test_server_that_is_gone_is_read_from_its_pin(host: Host, tmp_path: pathlib.Path) -> None:
+    specs = {"acstor:version_on": "delete"}
+    guest = dataclasses.replace(host.hypervisor.known[SERVER], extra_specs=specs)
+    host.hypervisor.known[SERVER] = guest
+    pins = PinKeeper(host.hypervisor, lambda: str(tmp_path), 3600.0, 0.0)
+    host.hypervisor.watch(pins.take_event)
+    host.new(pins=pins)
+    pins.look_once()
+    host.reconciler.start_capture(request_of(task=TASK_2), 1)  # some version, long before
+    host.settle()
+    host.hypervisor.stop(SERVER)
+    host.hypervisor.undefine(SERVER)
+    (host.folder / "disk").unlink()
+    pins.look_once()
+    pin = pins.newest(SERVER)
+    assert pin is not None
+    version = VersionFields("a project", Trigger.DELETE)
+    host.reconciler.start_capture(request_of(version=version), 1)
+    host.settle()
+    assert host.progress().state is CaptureState.COMMITTED
+    (order,) = (
+        one
+        for one in host.processes.orders
+        if isinstance(one, ReadOrder) and one.request.task == TASK
+    )
+    assert (order.pinned, order.pinned_at) == (pin.guest, pin.pinned_at)
+    pins.look_once()
+    assert pins.newest(SERVER) is None
 
 
 def test_server_that_is_not_here_is_refused(host: Host) -> None:
