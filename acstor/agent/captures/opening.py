@@ -1,5 +1,6 @@
 """Opening the disks of one moment: of a guest that runs, that does not, or that is only pinned."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import datetime
@@ -26,6 +27,8 @@ LOG = logging.getLogger(__name__)
 
 WATCH_INTERVAL = 0.5
 """Seconds between two looks at a backup: at its scratch files, and whether it still is."""
+BEGIN_SECONDS = 5.0
+"""Seconds that a backup may take to begin."""
 SCRATCH_FREE_SHARE = 0.1
 """Share of the file system of scratch files at which a backup is given up: full, it would be an I/O
 error in the guest."""
@@ -57,6 +60,7 @@ class MomentOpener:
     :ivar scratch_path: folder for scratch files, on another file system than any disk.
     :ivar scratch_max: most bytes that they may take.
     :ivar note_frozen: see :class:`.Freezer`.
+    :ivar begin_seconds: that a backup may take to begin; the guest may be frozen meanwhile.
     """
 
     hypervisor: Hypervisor
@@ -66,6 +70,7 @@ class MomentOpener:
     open_export: OpenExport = dataclasses.field(default_factory=lambda: _open_export)
     open_file: OpenFile = open_at_rest
     now: Callable[[], datetime.datetime] = utc_now
+    begin_seconds: float = BEGIN_SECONDS
 
     @contextlib.contextmanager
     def opened(
@@ -140,7 +145,7 @@ class MomentOpener:
         try:
             backing_files = _backing_files(choice.taken)
             with freezer.frozen(guest, request.consistency) as frozen:
-                self.hypervisor.begin_backup(backup)
+                self._begin(backup)
                 moment = self.now()
             exports = self.hypervisor.exports(backup)
             # Read at once: a guest changes its variables now and then, and rarely.
@@ -166,6 +171,23 @@ class MomentOpener:
                 )
         finally:
             clear_backup(self.hypervisor, guest.server, backup)
+
+    def _begin(self, backup: BackupRequest) -> None:
+        """Begin a backup within a deadline: libvirt may wait half a minute for another job.
+
+        One that begins later all the same is ended then.
+        """
+        executor = concurrent.futures.ThreadPoolExecutor(1, "backup-begin")
+        begun = executor.submit(self.hypervisor.begin_backup, backup)
+        executor.shutdown(wait=False)
+        try:
+            begun.result(self.begin_seconds)
+        except concurrent.futures.TimeoutError as error:
+            begun.add_done_callback(lambda _: clear_backup(self.hypervisor, backup.server, backup))
+            raise exception.DeadlineError(
+                f"the backup of server {backup.server} does not begin in {self.begin_seconds:g} s",
+                hint="another job of the guest is under way: capture it again",
+            ) from error
 
     def _backup_request(self, request: CaptureRequest, choice: DiskChoice) -> BackupRequest:
         return BackupRequest(

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -11,11 +12,12 @@ from acstor import exception
 from acstor.agent.captures import opening
 from acstor.agent.captures.opening import BackupWatch, MomentOpener
 from acstor.agent.captures.sources.base import DiskSource
-from acstor.agent.hypervisor.base import BackupExport
+from acstor.agent.hypervisor.base import BackupExport, BackupRequest
 from acstor.repository.versions.record import Consistency
 from acstor.versions.host_capture.request import WantedConsistency
 from testbed.doubles.memory_disk import MemoryDisk
 from testbed.doubles.memory_hypervisor import FaultyHypervisor, MemoryAgent, MemoryHypervisor
+from testbed.fixtures.conditions import wait_for
 from tests.unit.agent.captures.guests import SERVER, disk_at, guest_of_disks, request_of
 from tests.unit.repository.versions.records import NOON
 
@@ -143,6 +145,25 @@ def test_guest_with_another_job_is_left_alone(host: Host) -> None:
         raise AssertionError("another job is under way")
     assert not host.hypervisor.agents[SERVER].is_frozen
     assert left(host) == []
+
+
+def test_backup_that_does_not_begin_in_time_freezes_nobody(host: Host) -> None:
+    may_begin = threading.Event()
+    begin_backup = host.hypervisor.begin_backup
+
+    def begin_late(request: BackupRequest) -> None:
+        may_begin.wait(60)
+        begin_backup(request)
+
+    host.hypervisor.begin_backup = begin_late  # type: ignore[method-assign]
+    opener = dataclasses.replace(host.opener, begin_seconds=0.01)
+    with pytest.raises(exception.DeadlineError), opener.opened(request_of()):
+        raise AssertionError("it has not begun")
+    assert not host.hypervisor.agents[SERVER].is_frozen
+    ended = host.hypervisor.asked.count("end_backup")
+    may_begin.set()
+    wait_for("its end", lambda: host.hypervisor.asked.count("end_backup") > ended, 60.0)
+    wait_for("nothing left", lambda: not left(host), 60.0)
 
 
 def test_nothing_is_left_when_an_export_cannot_be_opened(host: Host) -> None:
