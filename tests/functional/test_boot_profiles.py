@@ -11,9 +11,11 @@ import pytest
 
 from acstor.control import bitmap, rank_list
 from acstor.control.client import AdminClient
+from acstor.nbd_connection import NbdConnection
 from acstor.origin.posix import PosixOrigin
 from acstor.repository.images import boot_profile
 from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.host_volumes import Volumes, open_volume
 from testbed.fixtures.hosts import MIB, Cloud, Host, Image
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -124,3 +126,21 @@ def test_boot_through_the_page_cache_is_recorded_once(cloud: Cloud) -> None:
     assert order == OTHER[1:-1], "what the inspection read is in the page cache"
     read(ORDER[2:])
     assert recorded(host) == [told]
+
+
+def test_boot_of_a_volume_is_recorded_as_one_of_its_image(cloud: Cloud) -> None:
+    host = add_host(cloud, 3600)
+    image = cloud.register(16 * MIB)
+    cloud.wait_ready(image)
+    volume = Volumes(cloud).create(32 * MIB, host, image_id=image.id)
+    opened = open_volume(host, volume)
+    buffer = bytearray(4096)
+    guest = NbdConnection(opened["socket"], opened["export"], 30)
+    for chunk in ORDER:
+        guest.read_into(chunk * CHUNK, memoryview(buffer))
+        assert bytes(buffer) == content(image, [chunk])
+    guest.close()
+    (told,) = wait_for("the boot is told", lambda: recorded(host))
+    assert told["image"] == image.id
+    (order,) = rank_list.decode(bitmap.inflate(told["order"], rank_list.len_max(1)), CHUNKS)
+    assert order == ORDER

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use acstor_overlay::{
-    BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
-    Piece, TryRead, ZeroHow,
+    BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, DeviceUse, Done,
+    ExtentQuery, Piece, TryRead, ZeroHow,
 };
 use acstor_readpath::Segment;
 use bytes::Bytes;
@@ -221,6 +221,14 @@ impl BlockDevice for FailoverDevice {
         match &*self.shared.mode.read() {
             Mode::Active(device) => device.is_read_only(),
             _ => false,
+        }
+    }
+
+    /// A guest does not boot from a standby: it runs, and comes over.
+    fn opened(&self, client: u64) -> Option<Box<dyn DeviceUse>> {
+        match &*self.shared.mode.read() {
+            Mode::Active(device) => device.opened(client),
+            Mode::Standby(_) | Mode::Fenced(_) => None,
         }
     }
 

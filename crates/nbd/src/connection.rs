@@ -22,10 +22,11 @@ mod waiting;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use acstor_net::{DrainSignal, Stream};
-use acstor_overlay::Piece;
+use acstor_overlay::{DeviceUse, Piece};
 use tokio::time::Instant;
 
 use self::clock::Clock;
@@ -44,6 +45,9 @@ use crate::stats::{Answered, CommandKind};
 
 /// Rounds before other tasks of the runtime get their turn.
 const ROUNDS_PER_POLL: usize = 16;
+
+/// Number of the next client of this process.
+static NEXT_CLIENT: AtomicU64 = AtomicU64::new(0);
 
 /// The pieces of an answer on their way from the disk.
 type Rescue = Pin<Box<dyn Future<Output = io::Result<Vec<Piece>>> + Send>>;
@@ -80,11 +84,15 @@ pub(crate) struct Connection {
     /// Requests whose answers are not sent whole.
     in_flight: usize,
     clock: Clock,
+    /// Told of each read as it arrives.
+    usage: Option<Box<dyn DeviceUse>>,
 }
 
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, agreed: Agreed) -> Connection {
+        let client = NEXT_CLIENT.fetch_add(1, Ordering::Relaxed);
         Connection {
+            usage: shared.export.device().opened(client),
             lease: Lease::new(Arc::clone(&shared.memory), Arc::clone(&shared.config.memory)),
             waiting: Waiting::new(Arc::clone(&shared)),
             stream: agreed.stream,

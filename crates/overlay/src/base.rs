@@ -3,14 +3,56 @@
 use std::sync::Arc;
 
 use acstor_readpath::{
-    BlockView, ExtentKind, PrepareFuture, ReadError, Segment as BaseSegment, limits,
+    BlockView, DiskBoots, ExtentKind, PrepareFuture, ReadError, Reader, Segment as BaseSegment,
+    limits,
 };
 
 use crate::segments::record::SECTOR;
-use crate::{DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, OverlayError, Piece};
+use crate::{
+    DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, DeviceUse, OverlayError, Piece,
+};
 
 /// The manifest under the overlay.
 pub(crate) struct Base(pub Arc<dyn BlockView>);
+
+/// The use of the base by one client of the volume: its boot is learnt, and read ahead.
+///
+/// All of its reads count, also of what was written over the base: another volume over it has not.
+pub(crate) struct BaseUse {
+    view: Arc<dyn BlockView>,
+    boots: Option<Arc<DiskBoots>>,
+    reader: Reader,
+}
+
+impl BaseUse {
+    /// Notes that a client opened the volume.
+    pub(crate) fn begin(base: &Base, client: u64) -> BaseUse {
+        let (view, reader) = (Arc::clone(&base.0), Reader::Client(client));
+        let boots = view.boots();
+        view.opened();
+        if let Some(boots) = &boots {
+            boots.opened(true);
+        }
+        BaseUse { view, boots, reader }
+    }
+}
+
+impl DeviceUse for BaseUse {
+    fn arrived(&self, offset: u64, len: usize) {
+        if let Some(boots) = &self.boots {
+            boots.arrived(self.reader, offset, len);
+        }
+    }
+}
+
+impl Drop for BaseUse {
+    fn drop(&mut self) {
+        self.view.closed();
+        if let Some(boots) = &self.boots {
+            boots.closed(true);
+        }
+    }
+}
 
 /// Reason for which the base did not answer.
 pub(crate) enum BaseError {

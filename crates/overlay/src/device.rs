@@ -153,6 +153,12 @@ impl DeviceError {
     }
 }
 
+/// The use of a disk by one client, from its first request on; dropping it ends the use.
+pub trait DeviceUse: Send + Sync {
+    /// Notes that a read of the client arrived. Never waits.
+    fn arrived(&self, offset: u64, len: usize);
+}
+
 /// A writable disk as a front end sees it.
 ///
 /// Any number of connections may call it at once. Offsets and lengths are bytes, multiples of
@@ -164,6 +170,13 @@ pub trait BlockDevice: Send + Sync + 'static {
 
     /// Returns whether every write is refused.
     fn is_read_only(&self) -> bool;
+
+    /// Notes that a client is about to use the disk: a guest may be about to boot from it. Returns what is to be
+    /// told of its reads as they arrive; `None`: nobody wants to know. Never waits. `client`: its number, of
+    /// which no other client of this process has the same.
+    fn opened(&self, _client: u64) -> Option<Box<dyn DeviceUse>> {
+        None
+    }
 
     /// Returns the bytes when all of them are on this host; never waits for a network.
     ///

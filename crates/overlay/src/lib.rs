@@ -32,8 +32,8 @@ mod volume_threads;
 pub use acstor_diskio::DiskSpace;
 pub use config::{Opening, OverlayStatus, PushPoint, VolumeConfig, VolumeState};
 pub use device::{
-    BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
-    Piece, SECTOR_BYTES, TryRead, ZeroHow,
+    BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, DeviceUse, Done,
+    ExtentQuery, Piece, SECTOR_BYTES, TryRead, ZeroHow,
 };
 pub use error::OverlayError;
 pub use fold::{Announce, FoldHow, Folded, Keep, LogPosition};

@@ -10,7 +10,7 @@ use acstor_types::DiskId;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::base::Base;
+use crate::base::{Base, BaseUse};
 use crate::compaction::compact_until_closed;
 use crate::core::refetch::Reach;
 use crate::core::requests::Change;
@@ -397,6 +397,11 @@ impl BlockDevice for Volume {
 
     fn is_read_only(&self) -> bool {
         false
+    }
+
+    fn opened(&self, client: u64) -> Option<Box<dyn crate::DeviceUse>> {
+        let base = self.core.base.load_full()?;
+        Some(Box::new(BaseUse::begin(&base, client)))
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Result<crate::TryRead, crate::DeviceError> {

@@ -99,6 +99,9 @@ impl Connection {
         offset: u64,
         len: usize,
     ) -> Result<(), CloseReason> {
+        if let Some(usage) = &self.usage {
+            usage.arrived(offset, len);
+        }
         let must_copy = self.stream.is_tls();
         let pieces = match self.shared.export.device().try_read(offset, len) {
             Ok(TryRead::Ready(pieces)) if is_at_hand(&pieces, must_copy) => {

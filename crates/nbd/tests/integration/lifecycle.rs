@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::support::client::{Client, go_request};
+use crate::support::memory_device::Noted;
 use crate::support::{Fixture, PATIENCE, SIZE, SIZE_MAX, pattern};
 use acstor_nbd::protocol::ReplyShape::{Extended, Structured};
 use acstor_nbd::protocol::constants::*;
@@ -225,4 +226,28 @@ fn test_limits_are_kept_and_can_be_changed() {
         assert_eq!(client.read(0, 1 << 20).errno, 0);
     }
     assert_eq!(fixture.server().stats().throttled, throttled);
+}
+
+#[test]
+fn test_device_is_told_of_each_client_and_of_its_reads_as_they_arrive() {
+    let fixture = Fixture::new();
+    let uses = || fixture.device.inner.uses.lock().clone();
+    let opened = |number: usize| {
+        fixture.until("it is told", || uses().len() > number);
+        let Noted::Opened(client) = uses()[number] else { panic!("{:?}", uses()) };
+        client
+    };
+    let mut first = fixture.client().go();
+    let one = opened(0);
+    let mut second = fixture.client().with_shape(Extended).go();
+    let two = opened(1);
+    assert_ne!(one, two);
+    assert_eq!(second.read(4096, 512).errno, 0);
+    assert_eq!(first.read(0, 1024).errno, 0);
+    assert_eq!(uses()[2..], [Noted::Arrived(two, 4096, 512), Noted::Arrived(one, 0, 1024)]);
+    drop(first);
+    fixture.until("its end is told", || uses().last() == Some(&Noted::Closed(one)));
+    assert_eq!(second.read(0, 512).errno, 0);
+    drop(second);
+    fixture.until("and so is the other's", || uses().last() == Some(&Noted::Closed(two)));
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use acstor_overlay::{
-    BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
-    Piece, TryRead, ZeroHow,
+    BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, DeviceUse, Done,
+    ExtentQuery, Piece, TryRead, ZeroHow,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -122,6 +122,10 @@ impl<D: BlockDevice> BlockDevice for FaultyDevice<D> {
 
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
+    }
+
+    fn opened(&self, client: u64) -> Option<Box<dyn DeviceUse>> {
+        self.inner.opened(client)
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, DeviceError> {

@@ -1,10 +1,11 @@
 //! A device in memory.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use acstor_overlay::{
-    BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, Done, ExtentQuery,
-    Piece, SECTOR_BYTES, TryRead, ZeroHow,
+    BlockDevice, DeviceError, DeviceErrorKind, DeviceExtent, DeviceFuture, DeviceUse, Done,
+    ExtentQuery, Piece, SECTOR_BYTES, TryRead, ZeroHow,
 };
 use acstor_readpath::Segment;
 use bytes::Bytes;
@@ -27,6 +28,30 @@ pub struct MemoryDevice {
     shards: Vec<Mutex<Vec<Page>>>,
     pub flushes: AtomicU64,
     pub durable_writes: AtomicU64,
+    pub uses: Arc<Mutex<Vec<Noted>>>,
+}
+
+/// News of the use of a device, with the number of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    Opened(u64),
+    Arrived(u64, u64, usize),
+    Closed(u64),
+}
+
+/// Notes the use by one client.
+struct NotedUse(u64, Arc<Mutex<Vec<Noted>>>);
+
+impl DeviceUse for NotedUse {
+    fn arrived(&self, offset: u64, len: usize) {
+        self.1.lock().push(Noted::Arrived(self.0, offset, len));
+    }
+}
+
+impl Drop for NotedUse {
+    fn drop(&mut self) {
+        self.1.lock().push(Noted::Closed(self.0));
+    }
 }
 
 impl MemoryDevice {
@@ -39,6 +64,7 @@ impl MemoryDevice {
             shards: (0..shards).map(|_| empty()).collect(),
             flushes: AtomicU64::new(0),
             durable_writes: AtomicU64::new(0),
+            uses: Arc::default(),
         }
     }
 
@@ -131,6 +157,11 @@ impl BlockDevice for MemoryDevice {
 
     fn is_read_only(&self) -> bool {
         false
+    }
+
+    fn opened(&self, client: u64) -> Option<Box<dyn DeviceUse>> {
+        self.uses.lock().push(Noted::Opened(client));
+        Some(Box::new(NotedUse(client, self.uses.clone())))
     }
 
     fn try_read(&self, offset: u64, len: usize) -> Result<TryRead, DeviceError> {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use acstor_readpath::{BlockView, ExtentKind, ReadError, ReadFuture, Segment, TryRead as BaseRead};
@@ -540,4 +541,55 @@ fn change_of_durability_answers_who_waits() {
         host.wait(waiting).unwrap();
         assert!(host.objects() > 0);
     }
+}
+
+/// A base that counts who has it open.
+struct CountedBase {
+    content: MemoryBase,
+    opens: Arc<AtomicU64>,
+}
+
+impl BlockView for CountedBase {
+    fn size_bytes(&self) -> u64 {
+        self.content.size_bytes()
+    }
+    fn opened(&self) {
+        self.opens.fetch_add(1, Ordering::Relaxed);
+    }
+    fn closed(&self) {
+        self.opens.fetch_sub(1, Ordering::Relaxed);
+    }
+    fn try_read(&self, offset: u64, len: usize) -> Result<BaseRead, ReadError> {
+        self.content.try_read(offset, len)
+    }
+    fn read(&self, offset: u64, len: usize) -> ReadFuture {
+        self.content.read(offset, len)
+    }
+    fn next_extent(&self, offset: u64, kind: ExtentKind) -> Option<u64> {
+        self.content.next_extent(offset, kind)
+    }
+    fn cached_bytes(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn test_base_is_opened_by_each_client_and_closed_when_it_goes() {
+    let host = Host::new();
+    let opens = Arc::new(AtomicU64::new(0));
+    let content = MemoryBase(Bytes::from(vec![7; 1 << 20]));
+    let base = Arc::new(CountedBase { content, opens: opens.clone() });
+    let opening = Host::opening(Durability::default());
+    let volume = host.try_open(opening, Some(base)).unwrap();
+    let uses = [1, 2].map(|client| volume.opened(client).unwrap());
+    assert_eq!(opens.load(Ordering::Relaxed), 2);
+    uses[0].arrived(0, 4096);
+    drop(uses);
+    assert_eq!(opens.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn test_volume_over_zeros_has_no_boots_to_learn() {
+    let host = Host::new();
+    assert!(host.open(Durability::default()).opened(1).is_none());
 }

@@ -5,7 +5,8 @@
 //! and gives a read past the page cache the number of the process that reads. So a boot is one process
 //! that opens the disk past the page cache and reads its first chunk first, as firmware and QEMU do. The page
 //! cache of the host is one reader: what a guest has brought into it no other guest asks for again, so
-//! that only the first boot through it tells anything.
+//! that only the first boot through it tells anything. A client of a volume over the disk has a connection of its
+//! own, and its reads are past every page cache of this host.
 //!
 //! While nobody boots, a read costs one relaxed load.
 
@@ -33,6 +34,8 @@ const TICK: Duration = Duration::from_secs(1);
 pub enum Reader {
     /// A process that reads past the page cache, by its number.
     Direct(u64),
+    /// A client of a volume over the disk, which has a connection of its own, by its number.
+    Client(u64),
     /// The page cache of this host, for all who read through it.
     Cached,
 }
@@ -355,6 +358,21 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert_eq!(found[0][..3], [0, 100, 139], "by first touch");
         assert_eq!(found[1], orders[1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn test_clients_of_volumes_boot_beside_processes_of_the_same_numbers() {
+        let bench = Bench::new();
+        let readers = [Reader::Client(1), Reader::Direct(1), Reader::Client(2)];
+        let orders = [chunks(100, 40), chunks(200, 50), chunks(300, 60)];
+        readers.iter().for_each(|_| bench.boots.opened(true));
+        for (reader, order) in readers.into_iter().zip(&orders) {
+            bench.read(reader, read_of(order));
+        }
+        readers.iter().for_each(|_| bench.boots.closed(true));
+        let mut found = bench.orders();
+        found.sort_by_key(Vec::len);
+        assert_eq!(found, orders);
     }
 
     #[tokio::test(start_paused = true)]
