@@ -15,9 +15,9 @@ use acstor_types::{Digest, DiskId, ErrorKind};
 
 use super::images::{open_manifest, open_to_mend};
 use super::volumes::OwnedVolume;
-use super::{Host, HostError};
+use super::{Host, HostError, Parts};
 
-/// One use of a disk as the base of a volume; given back by [`Host::detach_base`].
+/// One use of a disk as the base of a volume; given back by [`Parts::detach_base`].
 pub(super) struct Base {
     pub(super) manifest: DiskManifest,
     pub(super) view: Arc<dyn BlockView>,
@@ -76,6 +76,7 @@ impl Host {
         let _one_at_a_time = self.parts.disk_changes.lock();
         let view = self.parts.read_path.attach(manifest.clone())?;
         *self.parts.bases.lock().entry(disk).or_insert(0) += 1;
+        self.inherit_from_image(&manifest);
         Ok(Base { manifest, view })
     }
 
@@ -87,12 +88,14 @@ impl Host {
         };
         owned.is_base_damaged.load(Ordering::Acquire) || disk.is_some_and(is_damaged)
     }
+}
 
+impl Parts {
     /// Gives one use of a base back.
     pub(super) fn detach_base(&self, disk: DiskId) {
-        let _one_at_a_time = self.parts.disk_changes.lock();
-        let images = self.parts.images.lock();
-        let mut bases = self.parts.bases.lock();
+        let _one_at_a_time = self.disk_changes.lock();
+        let images = self.images.lock();
+        let mut bases = self.bases.lock();
         let Some(uses) = bases.get_mut(&disk) else { return };
         *uses -= 1;
         if *uses > 0 {
@@ -100,7 +103,7 @@ impl Host {
         }
         bases.remove(&disk);
         if !images.contains_key(&disk)
-            && let Err(error) = self.parts.read_path.detach(&disk)
+            && let Err(error) = self.read_path.detach(&disk)
         {
             tracing::warn!(%error, %disk, "the base of a volume was not attached");
         }

@@ -23,6 +23,13 @@ pub(super) struct Attached {
     digest: Digest,
 }
 
+impl Attached {
+    /// Returns whether this is the name of its manifest.
+    pub(super) fn has_manifest(&self, name: &Digest) -> bool {
+        self.digest == *name
+    }
+}
+
 /// Result of detaching an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {

@@ -10,6 +10,7 @@ mod error;
 mod failover_device;
 mod head_reads;
 mod images;
+mod inherited_boots;
 mod lifecycle;
 mod links;
 mod metrics;

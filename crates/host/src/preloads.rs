@@ -51,7 +51,9 @@ impl Host {
     /// [`HostError`]; what was set before stays.
     pub fn set_boot_profile(&self, disk: DiskId, path: &Path) -> Result<(), HostError> {
         let orders = bounded_file::read(path, boot_profile_len_max())?;
-        Ok(self.parts.read_path.set_boot_profile(&disk, &orders)?)
+        self.parts.read_path.set_boot_profile(&disk, &orders)?;
+        self.inherit_news(disk);
+        Ok(())
     }
 
     /// Returns the share of each working set that is here.

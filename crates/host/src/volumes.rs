@@ -302,7 +302,7 @@ impl Host {
     }
 
     fn give_back(&self, base: Option<DiskManifest>) {
-        base.into_iter().for_each(|manifest| self.detach_base(manifest.shape().disk_id));
+        base.into_iter().for_each(|manifest| self.parts.detach_base(manifest.shape().disk_id));
     }
 
     /// Fails every request from now on.
@@ -469,7 +469,9 @@ impl Host {
             Some(folded) => owned.overlay.set_base(base.view, base.manifest.clone(), &folded),
             None => owned.overlay.replace_base(base.view, base.manifest.clone()),
         }
-        self.give_back(owned.base.lock().replace(base.manifest));
+        let now = base.manifest.shape().disk_id;
+        let former = owned.base.lock().replace(base.manifest);
+        former.into_iter().for_each(|former| self.inherit_from_former(former, now));
         owned.is_base_damaged.store(false, Ordering::Release);
         Ok(())
     }

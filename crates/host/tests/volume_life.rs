@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use acstor_host::{Host, HostError, Settings, VolumeSpec, manifest_name};
-use acstor_manifest::{Builder, Disk, Pack};
+use acstor_host::{FreeRates, Host, HostError, Settings, VolumeSpec, manifest_name};
+use acstor_manifest::{Base, Builder, Disk, Pack};
 use acstor_overlay::{OriginSink, SinkError};
+use acstor_readpath::encode_order;
 use acstor_types::{
     ChunkSize, Codec, Digest, DiskId, ErrorKind, ManifestBuilder, PackId, StoredChunk,
 };
@@ -166,17 +167,25 @@ fn test_volume_comes_is_handed_over_and_comes_back() {
     assert!(host.volume_list().is_empty());
 }
 
-/// A manifest of format 2 with one chunk, the first, whose entry is on the last page.
-fn paged_manifest(salt: u8) -> (Digest, Vec<u8>) {
-    let id = PackId(Digest::of(b"pack"));
-    let pack = Pack { id, stored_bytes: 100, class: 1 };
-    let disk = Disk {
-        disk_id: DiskId::from_bytes([9; 16]),
+/// A disk of the size of the volumes here.
+fn disk(id: u8, salt: u8, base: Option<Base>) -> Disk {
+    Disk {
+        disk_id: DiskId::from_bytes([id; 16]),
         size_bytes: VOLUME_BYTES,
         chunk_size: ChunkSize::DEFAULT,
         salt: [salt; 16],
-        base: None,
-    };
+        base,
+    }
+}
+
+/// A manifest of format 2 with one chunk, the first, whose entry is on the last page.
+fn paged_manifest(salt: u8) -> (Digest, Vec<u8>) {
+    paged_manifest_of(disk(9, salt, None))
+}
+
+fn paged_manifest_of(disk: Disk) -> (Digest, Vec<u8>) {
+    let id = PackId(Digest::of(b"pack"));
+    let pack = Pack { id, stored_bytes: 100, class: 1 };
     let chunk = StoredChunk {
         digest: Digest::of(b"chunk"),
         offset: 4096,
@@ -282,4 +291,103 @@ fn test_setting_that_this_build_does_not_know_is_named() {
     let error = Host::open(unknown, None).map(drop).unwrap_err();
     assert!(matches!(error, HostError::Setting { name: "keep", .. }), "{error}");
     assert!(!directory.path().join("store").exists(), "nothing was made");
+}
+
+/// Waits until the metrics say so.
+fn wait_for(host: &Host, what: &str, is_there: impl Fn(&str) -> bool) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is_there(&host.metrics_text().unwrap()) {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn test_free_rates_hold_until_they_are_told_anew_or_their_time_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::open(settings(directory.path()), None).unwrap();
+    let rates = |inwards, outwards| FreeRates { inwards, outwards };
+    let shown = |direction: &str, rate: u64| {
+        format!("acstor_link_free_bytes_per_second{{direction=\"{direction}\"}} {rate}\n")
+    };
+    host.set_free_rates(rates(Some(0), Some(125_000_000)), Duration::from_secs(3600)).unwrap();
+    let text = host.metrics_text().unwrap();
+    assert!(text.contains(&shown("in", 0)) && text.contains(&shown("out", 125_000_000)), "{text}");
+    host.set_free_rates(rates(Some(7), None), Duration::from_millis(1)).unwrap();
+    wait_for(&host, "the rates are forgotten", |text| {
+        !text.contains("acstor_link_free_bytes_per_second{")
+    });
+    for valid in [Duration::ZERO, Duration::from_secs(3601)] {
+        let refused = host.set_free_rates(rates(Some(1), Some(1)), valid).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+    }
+    host.stop(Duration::ZERO);
+    let stopped = host.set_free_rates(rates(Some(1), Some(1)), Duration::from_secs(1));
+    assert!(matches!(stopped, Err(HostError::State("stopped"))));
+}
+
+/// Waits until boots of a disk are expected to read its first chunk.
+fn wait_for_boots(host: &Host, disk: u8) {
+    let until = Instant::now() + Duration::from_secs(30);
+    let id = DiskId::from_bytes([disk; 16]);
+    while host.read_path().boot_profile(&id).unwrap().is_none() {
+        assert!(Instant::now() < until, "disk {disk} has inherited nothing");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn test_new_base_of_a_volume_inherits_the_boots_of_the_former_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::open(settings(directory.path()), None).unwrap();
+    let (volume, sink) = (DiskId::from_bytes([7; 16]), Arc::new(MemorySink::default()));
+    let [former, folded] = ["former", "folded"].map(|name| directory.path().join(name));
+    let (name, content) = paged_manifest(1);
+    std::fs::write(&former, content).unwrap();
+    let spec = spec_over(directory.path(), 1, 1, Some((&former, name)));
+    host.volume_open(volume, &spec, sink).unwrap();
+    let id = DiskId::from_bytes([9; 16]);
+    host.read_path().set_boot_profile(&id, &encode_order(&[0])).unwrap();
+    let (name, content) = paged_manifest_of(disk(10, 1, None));
+    std::fs::write(&folded, content).unwrap();
+    host.volume_set_base(volume, &folded, name).unwrap();
+    wait_for_boots(&host, 10);
+    let until = Instant::now() + Duration::from_secs(30);
+    while host.read_path().boot_profile(&id).is_ok() {
+        assert!(Instant::now() < until, "the former base is given back");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn test_delta_of_an_image_inherits_its_boots_when_it_is_opened_and_when_they_are_learnt() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Host::open(settings(directory.path()), None).unwrap();
+    let sink = Arc::new(MemorySink::default());
+    let (image, content) = paged_manifest(1);
+    let path = directory.path().join(format!("{image}.manifest"));
+    std::fs::write(&path, content).unwrap();
+    host.attach_image(&path, false, Some(image)).unwrap();
+    let orders = directory.path().join("orders");
+    std::fs::write(&orders, encode_order(&[0])).unwrap();
+    let open = |id: u8| {
+        let mut delta = Builder::new(
+            disk(id, id, Some(Base { name: image, depth: 1 })),
+            Cursor::new(Vec::new()),
+        )
+        .unwrap()
+        .finish()
+        .unwrap();
+        let (name, content) = (delta.header().name(), delta.to_bytes().unwrap());
+        let path = directory.path().join(format!("{name}.manifest"));
+        std::fs::write(&path, content).unwrap();
+        let spec = spec_over(directory.path(), id.into(), 1, Some((&path, name)));
+        host.volume_open(DiskId::from_bytes([id + 100; 16]), &spec, sink.clone()).unwrap();
+    };
+    open(11);
+    assert!(host.read_path().boot_profile(&DiskId::from_bytes([11; 16])).unwrap().is_none());
+    host.set_boot_profile(DiskId::from_bytes([9; 16]), &orders).unwrap();
+    wait_for_boots(&host, 11);
+    open(12);
+    wait_for_boots(&host, 12);
 }

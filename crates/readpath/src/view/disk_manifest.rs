@@ -57,6 +57,14 @@ impl DiskManifest {
         }
     }
 
+    /// Names of the manifests that it is a delta of, the topmost first; none where it is whole.
+    pub fn base_names(&self) -> Vec<Digest> {
+        match self {
+            DiskManifest::Whole(_) => Vec::new(),
+            DiskManifest::Paged(manifest) => manifest.names().skip(1).collect(),
+        }
+    }
+
     /// Bytes of the manifest and of those below it.
     pub fn len_bytes(&self) -> u64 {
         match self {
