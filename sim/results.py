@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim import fluid
+from sim.programs import Programs
 from sim.run import MEGABYTE, Run
 from sim.traffic import cv_of
 
+Floats = NDArray[np.float64]
 CV_SERIES_MAX = 2000
 DISCARDED = 5
 _AMOUNTS = ("origin_again", "origin_again_hedge", "origin_again_remap")
@@ -26,7 +27,7 @@ def summarise(run: Run, elapsed: float) -> dict[str, Any]:
     Keys: ``boot_mean_s``, ``boot_median_s``, ``boot_p99_s`` over the machines that ended,
     ``think_mean_s`` that they took for themselves, ``boot_over_think`` the ratio of the means,
     ``boot_full_over_others`` how much longer boots take on hosts with a link that is full,
-    ``fluid_mean_s`` what perfect read-ahead comes to (:mod:`sim.fluid`);
+    ``fluid_mean_s`` what perfect read-ahead comes to (:func:`fluid_times`);
     ``ended``, ``failed``; ``throughput_mb_s`` of all machines from their start on; ``*_mb`` amounts
     in 10^6 bytes; ``generations``; ``relief_intervals``; ``extra_cv``, ``extra_mean_mb_s`` as the
     traffic wanted; ``cv_series``: (second, CV of the hosts' traffic).
@@ -105,7 +106,7 @@ def _beside_think(
     is_full = full_hosts(run)[run.placed[ended]]
     if is_full.any() and not is_full.all():
         found["boot_full_over_others"] = float(times[is_full].mean() / times[~is_full].mean())
-    found["fluid_mean_s"] = float(fluid.boot_times(run)[ended].mean())
+    found["fluid_mean_s"] = float(fluid_times(run)[ended].mean())
     return found
 
 
@@ -114,6 +115,62 @@ def full_hosts(run: Run) -> NDArray[np.bool_]:
     sent = np.bincount(run.extra.source, run.extra.rate, run.host_count)
     received = np.bincount(run.extra.target, run.extra.rate, run.host_count)
     return np.asarray(np.maximum(sent, received) >= FULL * run.topology.spec.host_rate)
+
+
+def _first_touches(programs: Programs, program: int) -> tuple[Floats, Floats]:
+    """Return by operation of a program that reads something new what it has and what is left.
+
+    That is the chunks so far, and the think time after it in seconds.
+    """
+    seen: set[int] = set()
+    counts, left = [], []
+    first, end = programs.first_op[program], programs.first_op[program + 1]
+    after = np.cumsum(programs.think[first:end][::-1])[::-1]
+    for operation in range(first, end):
+        accesses = slice(programs.first_access[operation], programs.first_access[operation + 1])
+        new = set(programs.content[accesses].tolist()) - seen
+        if new:
+            seen |= new
+            counts.append(float(len(seen)))
+            left.append(float(after[operation - first] - programs.think[operation]))
+    return np.array(counts), np.array(left)
+
+
+def _free_rates(run: Run) -> Floats:
+    """Return by host the bytes per second that extra traffic leaves of its link inwards."""
+    link = run.topology.spec.host_rate
+    received = np.bincount(run.extra.target, run.extra.rate, run.host_count)
+    given = run.case.tables["traffic"]["left_share"]
+    # As measured it is that of sixteen chunks that a host fetches.
+    least = 0.446 if isinstance(given, str) else float(given)
+    return np.asarray(np.maximum(link - received, least * link))
+
+
+def fluid_times(run: Run) -> Floats:
+    """Return by machine the time of a boot beside which only links and think time count, seconds.
+
+    A host knows every boot and fetches each chunk once, in the order of the boot, from the first
+    opening on; the images of a host share its link evenly, and all images that of the origin; a
+    chunk takes what its bytes take at the rate that extra traffic leaves, compressed where the
+    rules have it. Peers, queues and round trips cost nothing. That is no bound in the strict sense
+    (images could take turns), but what perfect read-ahead comes to.
+    """
+    rules, placed, chosen, starts = run.rules, run.placed, run.chosen, run.starts
+    wire = rules.chunk_bytes * rules.wire_share
+    over_host = wire * (rules.compress_ratio if rules.compress else 1.0) / _free_rates(run)
+    images = len(set(chosen.tolist()))
+    is_cold = not run.case.tables["machines"]["warm"]
+    from_origin = images * wire * rules.origin_ratio / run.topology.spec.origin_rate * is_cold
+    touches = [_first_touches(run.programs, program) for program in range(chosen.max() + 1)]
+    times = run.think.copy()
+    for machine, (host, program) in enumerate(zip(placed, chosen, strict=True)):
+        here = placed == host
+        counts, left = touches[program]
+        along = len(set(chosen[here].tolist())) * over_host[host]
+        come = np.maximum(starts[here].min() + counts * along, starts.min() + counts * from_origin)
+        latest = float((come + left).max()) - starts[machine]
+        times[machine] = max(times[machine], latest)
+    return times
 
 
 def _over_union(run: Run, origin_bytes: float) -> float | None:

@@ -75,7 +75,7 @@ pub struct ReadPathConfig {
     pub slow_fetch: Duration,
     /// True if peers may compress their answers where links are slow.
     pub compress_slow: bool,
-    /// What counts more where the two are at odds: the origin's bytes, or the time of those who wait.
+    /// Preference where the two are at odds: the origin's bytes, or the time of those who wait.
     pub prefer: Prefer,
     /// True if a late fetch is hedged.
     pub hedge_enabled: bool,

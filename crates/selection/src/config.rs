@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::limits;
 
-/// What counts more where the two are at odds.
+/// Preference where the two are at odds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prefer {
     /// Each chunk leaves the origin about once: it is read in the place of peers only where all in line are
@@ -29,7 +29,7 @@ pub struct SelectionConfig {
     pub hedge_min: Duration,
     /// Time after which a fetch is hedged whatever the peer's p99, where the share allows.
     pub hedge_max: Duration,
-    /// What counts more: the origin's bytes, or the time of those who wait.
+    /// Preference: the origin's bytes, or the time of those who wait.
     pub prefer: Prefer,
 }
 

@@ -85,7 +85,7 @@ impl Setting for Eviction {
 pub enum Oracle {
     /// None.
     Off,
-    /// What is chosen is compared with what it would choose.
+    /// It is compared with what is chosen.
     Measures,
     /// It chooses.
     Chooses,

@@ -108,7 +108,7 @@ pub struct Totals {
     pub hints: u64,
     /// Chunks on their way ahead that somebody began to wait for.
     pub promoted: u64,
-    /// What the sources that were chosen would take beside the best ones, where that is measured.
+    /// Times of the sources that were chosen beside the best ones, where they are measured.
     pub regrets: Vec<f64>,
     /// Events handled.
     pub events: u64,

@@ -1,6 +1,7 @@
 //! Small runs.
 
 use acstor_ring::{Host, RingBuilder};
+use acstor_selection::limits;
 
 use super::*;
 use crate::MachineState;
@@ -426,7 +427,7 @@ fn wrong_profile_costs_little() {
     made.advance(10.0);
     let totals = made.totals();
     let wasted = totals.ahead_bytes - totals.ahead_read;
-    assert!(wasted <= totals.ahead_read + 4.0 * 1_048_576.0, "{totals:?}");
+    assert!(wasted <= totals.ahead_read + limits::READ_AHEAD_FLOOR as f64, "{totals:?}");
 }
 
 #[test]
