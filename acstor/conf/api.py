@@ -32,8 +32,8 @@ OPTIONS = [
         help=(
             "Whether Keystone's unified limits bound what a project may have: acstor_versions, "
             "acstor_version_mib and acstor_schedules. Register them first: what has no registered "
-            "limit has the limit 0. [oslo_limit] names the endpoint and a user who has the role reader "
-            "on the system. False: nothing is bounded."
+            "limit has the limit 0. [oslo_limit] names the endpoint and a user who has the role "
+            "reader on the system. False: nothing is bounded."
         ),
     ),
     cfg.FloatOpt(
