@@ -8,6 +8,7 @@ Nova's own is in RFD 36.
 """
 
 import contextlib
+import importlib
 import json
 import logging
 import threading
@@ -47,15 +48,14 @@ def import_binding() -> tuple[Any, Any]:
     :raises UnsupportedError: where the binding is not installed.
     """
     try:
-        import libvirt
-        import libvirt_qemu
+        # By name: it comes with the distribution, and is none of the requirements that pip reads.
+        return importlib.import_module("libvirt"), importlib.import_module("libvirt_qemu")
     except ImportError as error:
         raise exception.UnsupportedError(
             "the Python binding of libvirt is not installed",
             hint="install python3-libvirt where ACStor's Python finds it (a virtual environment "
             "needs --system-site-packages, or libvirt-python), or set [captures] enabled = false",
         ) from error
-    return libvirt, libvirt_qemu
 
 
 class LibvirtHypervisor(Hypervisor):
