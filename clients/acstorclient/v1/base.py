@@ -1,4 +1,4 @@
-"""Resource of the API as all are: microversion, queries, names."""
+"""Resource of the API as all are: queries, names."""
 
 import uuid
 from collections.abc import Iterator
@@ -6,8 +6,6 @@ from typing import Any, Self
 
 from keystoneauth1 import adapter
 from openstack import exceptions, resource
-
-from acstorclient import microversion
 
 HITS_SHOWN = 10
 """Ids that an error lists where a name has several; more make it unreadable."""
@@ -19,15 +17,9 @@ def listing(*filters: str) -> resource.QueryParameters:
 
 
 class Resource(resource.Resource):
-    """A resource of the API."""
+    """A resource of the API; the proxy negotiates the microversion."""
 
-    _max_microversion = microversion.MAXIMUM
     commit_method = "PATCH"
-
-    @classmethod
-    def _get_microversion(cls, session: adapter.Adapter) -> str | None:
-        """Return the microversion that is negotiated once for the service."""
-        return microversion.negotiate(session)
 
     @classmethod
     def match(cls, session: adapter.Adapter, name_or_id: str, **query: Any) -> Self:

@@ -66,8 +66,9 @@ class Proxy(proxy.Proxy):
         kwargs.setdefault("timeout", TIMEOUT_SECONDS)
         if not kwargs.get("microversion"):
             kwargs["microversion"] = self._microversion()
+        repetitions = 0
         if method != "POST" or IDEMPOTENCY_KEY in (kwargs.get("headers") or {}):
-            connect_retries = RETRIES if connect_retries is None else connect_retries
+            repetitions = RETRIES
             kwargs.setdefault("status_code_retries", RETRIES)
             kwargs.setdefault("retriable_status_codes", RETRY_STATUSES)
             delay = random.uniform(*RETRY_SECONDS)
@@ -78,7 +79,7 @@ class Proxy(proxy.Proxy):
             method,
             error_message,
             raise_exc,
-            connect_retries,
+            repetitions if connect_retries is None else connect_retries,
             global_request_id,
             *args,
             **kwargs,

@@ -40,7 +40,7 @@ LISTED = (
     ("At", "at", None),
     ("Time Zone", "timezone", None),
     ("Keep", "keep", Fields),
-    ("Targets", "targets", len),
+    ("Targets", "targets", lambda targets: len(targets or ())),
     ("Next Run At", "next_run_at", None),
 )
 """Columns of a list."""
