@@ -9,8 +9,8 @@ LIMIT_MAX = 1000
 """Most entries of a page, of the API."""
 
 
-def add_listing(parser: argparse.ArgumentParser) -> None:
-    """Add ``--limit``, ``--marker``, ``--max-items``, ``--sort`` and ``--all-projects``."""
+def add_pages(parser: argparse.ArgumentParser) -> None:
+    """Add ``--limit``, ``--marker`` and ``--max-items``."""
     parser.add_argument(
         "--limit",
         metavar="<limit>",
@@ -28,6 +28,11 @@ def add_listing(parser: argparse.ArgumentParser) -> None:
         action=parseractions.NonNegativeAction,
         help="Entries that are listed in all (default: all)",
     )
+
+
+def add_listing(parser: argparse.ArgumentParser) -> None:
+    """Add those, ``--sort``, ``--all-projects`` and ``--project``."""
+    add_pages(parser)
     parser.add_argument(
         "--sort",
         metavar="<key>[:<direction>]",
@@ -40,16 +45,20 @@ def add_listing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", metavar="<project-id>", help="Of this project (admin only)")
 
 
-def listing_query(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return the query of those arguments."""
-    key, direction = parsed_args.sort or (None, None)
+def pages_query(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return the query of the arguments of pages."""
     limit = parsed_args.limit or None
     most = parsed_args.max_items
     if limit is None and most is not None:
         limit = min(max(most, 1), LIMIT_MAX)
+    return {"limit": limit, "marker": parsed_args.marker}
+
+
+def listing_query(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """Return the query of all arguments of a list."""
+    key, direction = parsed_args.sort or (None, None)
     return {
-        "limit": limit,
-        "marker": parsed_args.marker,
+        **pages_query(parsed_args),
         "sort_key": key,
         "sort_dir": direction,
         "all_projects": parsed_args.all_projects,

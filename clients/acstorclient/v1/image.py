@@ -4,7 +4,7 @@ from typing import Any
 
 from openstack import resource
 
-from acstorclient.v1.base import Resource, listing
+from acstorclient.v1.base import Resource
 
 
 class Image(Resource):
@@ -15,7 +15,7 @@ class Image(Resource):
     base_path = "/images"
     allow_fetch = True
     allow_list = True
-    _query_mapping = listing("name", "state")
+    _query_mapping = resource.QueryParameters("name")
 
     state: str = resource.Body("state")
     coverage: dict[str, int] = resource.Body("coverage")
@@ -31,7 +31,6 @@ class Preload(Resource):
     base_path = "/images/%(image_id)s/preloads"
     allow_list = True
     allow_delete = True
-    _query_mapping = listing("state")
 
     image_id: str = resource.URI("image_id")
     hosts: Any = resource.Body("hosts")

@@ -5,7 +5,7 @@ from typing import Any
 
 from openstack import resource
 
-from acstorclient.v1.base import Resource, listing
+from acstorclient.v1.base import Resource
 
 
 class Durability(enum.StrEnum):
@@ -28,10 +28,10 @@ class Volume(Resource):
     allow_fetch = True
     allow_list = True
     allow_commit = True
-    _query_mapping = listing("name", "durability")
+    _query_mapping = resource.QueryParameters("name")
 
     durability: str = resource.Body("durability")
-    interval_seconds: int | None = resource.Body("interval_seconds")
+    interval_seconds: float | None = resource.Body("interval_seconds")
     """Longest time between two pushes to the origin."""
     recovery_point: dict[str, Any] | None = resource.Body("recovery_point")
     """``at`` and ``age_seconds`` of what the loss of the host would leave."""

@@ -56,6 +56,7 @@ LINES = [
     f"task show {RUNNING}",
     f"task cancel {RUNNING}",
     "image list",
+    "image list --name debian-12 --max-items 5",
     "image show debian-12",
     "image preload create debian-12 --rate 200 --wait",
     "image preload create debian-12 --host cmp-1 --host cmp-2",

@@ -9,7 +9,7 @@ from osc_lib.command import command
 from acstorclient.osc import names
 from acstorclient.osc.columns import Fields, Row, Size, Table, fields, row, rows
 from acstorclient.osc.command import client_of, connection_of
-from acstorclient.osc.listing import add_listing, listing_query
+from acstorclient.osc.listing import add_pages, pages_query
 
 SHOWN = fields("id", "name", "state", "coverage", "size_bytes", coverage=Fields, size_bytes=Size)
 """Columns of one image."""
@@ -35,12 +35,13 @@ class ListImages(command.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Describe the arguments."""
         parser = super().get_parser(prog_name)
-        add_listing(parser)
+        parser.add_argument("--name", metavar="<name>", help="Only those of this name")
+        add_pages(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Return the table."""
-        found = client_of(self.app).images(**listing_query(parsed_args))
+        found = client_of(self.app).images(name=parsed_args.name, **pages_query(parsed_args))
         return rows(itertools.islice(found, parsed_args.max_items), LISTED)
 
 
