@@ -22,8 +22,10 @@ OUTAGES = 3
 
 @pytest.fixture
 def cloud(ceph: CephNode, tmp_path: pathlib.Path) -> Iterator[Cloud]:
-    options = {"namespace": uuid.uuid4().hex, "ref_pool": REF_POOL, "timeout": RADOS_SECONDS}
-    with cloud_in(tmp_path, ceph.origin_url(POOL, **options)) as cloud:
+    url = ceph.origin_url(
+        POOL, namespace=uuid.uuid4().hex, ref_pool=REF_POOL, timeout=RADOS_SECONDS
+    )
+    with cloud_in(tmp_path, url) as cloud:
         yield cloud
 
 
