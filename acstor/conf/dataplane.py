@@ -72,8 +72,8 @@ OPTIONS = [
         choices=[
             (
                 "origin-bytes",
-                "each chunk leaves the origin about once: it stands in for owners only where all in "
-                "line are loaded for long",
+                "each chunk leaves the origin about once: it stands in for owners only where all "
+                "in line are loaded for long",
             ),
             (
                 "boot-time",

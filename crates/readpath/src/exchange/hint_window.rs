@@ -29,7 +29,7 @@ pub(crate) trait AheadWindow: Debug + Send {
     fn right_bytes(&self) -> u64;
     /// Bytes ordered that were not read.
     fn wasted_bytes(&self) -> u64;
-    /// What the windows of other opens of the image are told.
+    /// The news for the windows of other opens of the image.
     fn balance(&self) -> AheadBalance;
     /// Returns whether all that is read next is ordered here.
     fn is_led(&self) -> bool;
