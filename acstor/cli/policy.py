@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import uuid
 from typing import Any
 
 from cliff import command, lister, show
@@ -21,6 +22,7 @@ from acstor.cluster.ring.published_ring import read_ring
 from acstor.native import DataPlaneError
 from acstor.origin import ref_replacement
 from acstor.origin.base import RefStore
+from acstor.policy import neighbourhood_plan
 from acstor.policy.decision_log import read_records
 from acstor.policy.pins import PINS_REF, Pins, read_pins
 from acstor.policy.replay import replay
@@ -79,6 +81,9 @@ class ExplainPolicy(lister.Lister):
     with, 'Used' the busy part of the link, 'Row' for how many collections the host had been
     overloaded. Weights are in ordinary hosts'. With a host named, 'Instances' tells who causes its
     traffic, bytes per second, where the policy service hears Ceilometer.
+
+    With --image: explain instead of whom each host would hear, in the exchange of that image, what
+    others miss, if all hosts had joined it in the order of their names.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -86,11 +91,17 @@ class ExplainPolicy(lister.Lister):
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("host", nargs="*", help="only these hosts")
         parser.add_argument("--journal", metavar="FILE", help=JOURNAL_HELP)
+        parser.add_argument("--image", type=uuid.UUID, help="explain the exchange of this image")
+        parser.add_argument(
+            "--exchange", metavar="ORDER", help="with this order; default: [readpath] exchange"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the table."""
         conf = deployment.configuration(self.app)
+        if parsed_args.image:
+            return self._explain_exchange(parsed_args)
         journal = parsed_args.journal or conf.policy.journal_path
         record = last_decision_record(journal)
         replayed = replay(record)
@@ -104,6 +115,33 @@ class ExplainPolicy(lister.Lister):
             columns = (*columns, "Instances")
             rows = [(*row, instances_of(journal, row[0])) for row in rows]
         return columns, rows
+
+    def _explain_exchange(
+        self, parsed_args: argparse.Namespace
+    ) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the table of one image's exchange.
+
+        :raises NotFoundError: before the first ring.
+        :raises InvalidError: where hosts tell each other nothing, and no order is named.
+        """
+        conf = deployment.configuration(self.app)
+        order = parsed_args.exchange or conf.readpath.exchange
+        if order == "none":
+            raise exception.InvalidError(
+                "hosts tell each other nothing", hint="set [readpath] exchange, or name --exchange"
+            )
+        with deployment.opened_origin(conf) as origin:
+            published = read_ring(origin)
+        if published is None:
+            raise exception.NotFoundError("there is no ring", hint="see 'acstor ring show'")
+        fan_out = conf.readpath.exchange_fan_out
+        found = neighbourhood_plan.places(published.ring, parsed_args.image, order, fan_out)
+        rows = [
+            dataclasses.astuple(place)
+            for place in found
+            if not parsed_args.host or place.host in parsed_args.host
+        ]
+        return ("Host", "Rack", "Part", "Hears of", "Hops"), rows
 
 
 class PinPolicy(command.Command):

@@ -110,6 +110,31 @@ OPTIONS = [
         default="4MiB",
         help="Bytes that are prefetched ahead of a sequential reader. 0: no prefetch.",
     ),
+    cfg.StrOpt(
+        "exchange",
+        default="none",
+        choices=[
+            ("none", "hosts tell each other nothing"),
+            ("ring", "each passes hints on to the next, as Nicolae and Rafique have it"),
+            ("k-ring", "chains beside each other, as many as exchange_fan_out"),
+            ("tree", "each passes hints on to exchange_fan_out others"),
+            ("topology", "as tree, from rack to rack and then within each"),
+        ],
+        help=(
+            "Whether hosts that boot an image of which no boot profile is known tell each other "
+            "which chunks they miss, and fetch ahead what others missed; and in which order such "
+            "hints are passed on. Pays where many hosts boot an image that nobody has booted, not "
+            "all in the same second. Needs [dataplane] read_ahead_budget. The same on all hosts; "
+            "one that differs, or is of an older release, takes no part."
+        ),
+    ),
+    cfg.IntOpt(
+        "exchange_fan_out",
+        default=4,
+        min=1,
+        max=32,
+        help="Hosts to which each passes hints on; in a ring it is one.",
+    ),
     cfg.IntOpt(
         "peer_inflight_max",
         default=64,

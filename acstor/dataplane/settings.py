@@ -72,6 +72,9 @@ class DataPlaneSettings(TypedDict):
     """0: a hint starts no preload."""
     read_ahead_budget_bytes: int
     """Memory for what is read ahead of boots; 0: nothing is."""
+    exchange: str
+    """none, ring, k-ring, tree or topology."""
+    exchange_fan_out: int
     manifest_cache_bytes: int
     """Memory for pages of manifests."""
     peer_inflight_max: int
@@ -187,6 +190,8 @@ def from_conf(
         boot_window_ms=_milliseconds(conf.dataplane.boot_window),
         hint_preload_bytes_per_s=conf.dataplane.hint_preload_rate,
         read_ahead_budget_bytes=min(conf.dataplane.read_ahead_budget, _memory() // 100),
+        exchange=read.exchange,
+        exchange_fan_out=read.exchange_fan_out,
         manifest_cache_bytes=conf.dataplane.manifest_cache,
         peer_inflight_max=read.peer_inflight_max,
         distance_threshold=read.distance_threshold,

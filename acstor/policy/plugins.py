@@ -1,4 +1,4 @@
-"""Finding weight policies, threshold policies and forecasts by their names."""
+"""Finding weight policies, threshold policies, forecasts and orders of hints by their names."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import stevedore.extension
 
 from acstor import exception
 from acstor.policy.forecasts.base import Forecast
+from acstor.policy.neighbourhoods.base import Neighbourhood
 from acstor.policy.settings import PolicySettings
 from acstor.policy.thresholds.base import ThresholdPolicy
 from acstor.policy.weights.base import WeightPolicy
@@ -15,6 +16,7 @@ from acstor.policy.weights.base import WeightPolicy
 WEIGHTS = "acstor.policy.weights"
 THRESHOLDS = "acstor.policy.thresholds"
 FORECASTS = "acstor.policy.forecasts"
+NEIGHBOURHOODS = "acstor.policy.neighbourhoods"
 
 
 def weight_policy(settings: PolicySettings) -> WeightPolicy:
@@ -38,9 +40,18 @@ def forecast(settings: PolicySettings) -> Forecast:
     return found
 
 
-def _made(namespace: str, name: str, settings: PolicySettings) -> Any:
+def neighbourhood(name: str, fan_out: int) -> Neighbourhood:
+    """Return an order of hints; errors as in :func:`weight_policy`.
+
+    :param fan_out: hosts to which each passes hints on, where the order has a choice.
+    """
+    found: Neighbourhood = _made(NEIGHBOURHOODS, name, fan_out)
+    return found
+
+
+def _made(namespace: str, name: str, argument: PolicySettings | int) -> Any:
     try:
-        return stevedore.driver.DriverManager(namespace, name).driver(settings)
+        return stevedore.driver.DriverManager(namespace, name).driver(argument)
     except stevedore.exception.NoMatches as error:
         known = sorted(stevedore.extension.ExtensionManager(namespace).names())
         raise exception.UnsupportedError(

@@ -9,8 +9,8 @@ use acstor_fuse::{FileTable, FuseConfig, FuseError, FuseHooks, FuseServer};
 use acstor_nbd::MemoryBudget;
 use acstor_peer::{PeerClient, PeerConfig, PeerServer, Security, TlsConfig};
 use acstor_readpath::{
-    HostStore, Keep, OriginSource, PlacementRule, PosixPackReader, Prefer, ReadPath,
-    ReadPathConfig, Seams,
+    HostStore, Keep, Neighbourhood, Order, OriginSource, PlacementRule, PosixPackReader, Prefer,
+    ReadPath, ReadPathConfig, Seams,
 };
 use acstor_ring::{Ring, RingHandle, Threshold};
 use acstor_runclock::RunClock;
@@ -315,6 +315,19 @@ fn prefer(settings: &Settings) -> Result<Prefer, HostError> {
     }
 }
 
+/// Returns the order in which hints are passed on; `None`: hosts tell each other nothing.
+fn neighbourhood(settings: &Settings) -> Result<Option<Neighbourhood>, HostError> {
+    if settings.exchange == "none" {
+        return Ok(None);
+    }
+    let order = Order::from_name(&settings.exchange).ok_or_else(|| HostError::Setting {
+        name: "exchange",
+        value: settings.exchange.clone(),
+        allowed: "none, ring, k-ring, tree or topology",
+    })?;
+    Ok(Some(Neighbourhood::new(order, settings.exchange_fan_out)))
+}
+
 fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
     let placement = match settings.placement.as_str() {
         "oid" => PlacementRule::Oid { span_chunks: settings.placement_span_chunks.into() },
@@ -362,6 +375,7 @@ fn read_path_config(settings: &Settings) -> Result<ReadPathConfig, HostError> {
         hedge_max: defaults.hedge_max.max(hedge_min),
         peer_inflight_max: settings.peer_inflight_max,
         prefetch_max_bytes,
+        exchange: neighbourhood(settings)?,
         boot_window: Duration::from_millis(settings.boot_window_ms),
         recent_bytes: RECENT_BYTES_MIN.max(2 * prefetch_max_bytes),
         read_ahead_bytes: settings.read_ahead_budget_bytes as usize,

@@ -38,6 +38,8 @@ macro_rules! for_each_setting {
             boot_window_ms: u64,
             hint_preload_bytes_per_s: u64,
             read_ahead_budget_bytes: u64,
+            exchange: String,
+            exchange_fan_out: u32,
             manifest_cache_bytes: u64,
             peer_inflight_max: usize,
             distance_threshold: Option<u32>,

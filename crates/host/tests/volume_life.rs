@@ -79,6 +79,8 @@ fn settings(directory: &Path) -> Settings {
         boot_window_ms: 60_000,
         hint_preload_bytes_per_s: 0,
         read_ahead_budget_bytes: 0,
+        exchange: "none".into(),
+        exchange_fan_out: 4,
         manifest_cache_bytes: 16 << 20,
         peer_inflight_max: 64,
         distance_threshold: None,

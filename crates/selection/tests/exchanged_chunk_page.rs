@@ -1,5 +1,4 @@
 //! The table of the states of an exchanged chunk, against its page.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use acstor_selection::exchange::CHUNK_TRANSITIONS;
 use acstor_testkit::pages::table_rows;

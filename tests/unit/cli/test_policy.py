@@ -13,6 +13,8 @@ from acstor.cluster.ring.decision import Decision, replace_decision
 from acstor.cluster.ring.published_ring import RING_REF
 from acstor.native import RingHost, build_ring
 from acstor.origin.posix import PosixOrigin
+from acstor.policy import plugins
+from acstor.policy.neighbourhoods.tree import Tree
 from acstor.policy.pins import PINS_REF, Pins, read_pins
 from acstor.repository.repository import Repository
 
@@ -163,3 +165,29 @@ def test_journal_is_replayed(run: Run, tmp_path: pathlib.Path) -> None:
     status, out, _ = run("replay", str(other))
     assert status == 1
     assert "weight of h0" in out
+
+
+def test_exchange_of_an_image_is_explained(
+    run: Run, origin: PosixOrigin, ring: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Entry points are those of what is installed.
+    monkeypatch.setattr(
+        plugins, "neighbourhood", lambda name, fan_out: {"tree": Tree}[name](fan_out)
+    )
+    image = ("--image", "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0")
+    status, _, error = run("explain", *image)
+    assert status != 0
+    assert "[readpath] exchange" in error
+    status, out, _ = run("explain", *image, "--exchange", "tree", "-f", "json")
+    assert status == 0
+    rows = json.loads(out)
+    assert [row["Host"] for row in rows] == ["h0", "h1"]
+    assert {row["Hops"] for row in rows} == {1}
+    assert len({row["Hears of"] for row in rows}) == 1, "both of the rendezvous host"
+    only = json.loads(run("explain", *image, "--exchange", "tree", "h1", "-f", "json")[1])
+    assert [row["Host"] for row in only] == ["h1"]
+
+
+def test_exchange_without_a_ring_is_not_found(run: Run) -> None:
+    image = ("--image", "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0", "--exchange", "tree")
+    assert run("explain", *image)[0] == 4

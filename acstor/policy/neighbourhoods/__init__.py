@@ -1,0 +1,1 @@
+"""Orders of hints, one file each; entry points of ``acstor.policy.neighbourhoods``."""
