@@ -226,7 +226,7 @@ class WorkerService:
             self._next_tick = now + self._options.tick_interval
             if started:
                 self._loop.reconcile_soon()
-        self._sweep.begin_if_due(Sweep(self._stores, versions.repository.origin, self._books), now)
+        self._sweep.begin_if_due(Sweep(self._stores, versions, self._books), now)
         if self._sweep.problem is not None:
             found["sweep"] = self._sweep.problem
 

@@ -8,10 +8,11 @@ import logging
 from collections.abc import Callable
 
 from acstor import exception
-from acstor.origin.base import RefStore
+from acstor.repository.versions.store import VersionStore
 from acstor.versions.database import index_refresh
 from acstor.versions.database.opening import Stores
 from acstor.versions.worker.flow_books import FlowBooks
+from acstor.versions.worker.leftovers import Leftovers
 
 LOG = logging.getLogger(__name__)
 
@@ -19,14 +20,14 @@ LOG = logging.getLogger(__name__)
 class Sweep:
     """Sweeps the databases."""
 
-    def __init__(self, stores: Stores, refs: RefStore, books: FlowBooks) -> None:
+    def __init__(self, stores: Stores, versions: VersionStore, books: FlowBooks) -> None:
         """Keep what to sweep."""
         self._stores = stores
-        self._refs = refs
+        self._versions = versions
         self._books = books
 
     def purge(self) -> None:
-        """Remove old tasks, runs and keys.
+        """Remove old tasks, runs and keys, and what tasks that have ended left behind.
 
         :raises UnavailableError: when the database cannot be reached; the next one goes on.
         """
@@ -35,6 +36,7 @@ class Sweep:
             ("runs of schedules", self._stores.schedules.purge_runs),
             ("idempotency keys", self._stores.keys.purge),
             ("rows of flows", lambda: self._books.sweep(self._is_ended)),
+            ("leftovers of tasks", Leftovers(self._stores, self._versions).remove),
         )
         for what, step in steps:
             if count := step():
@@ -51,7 +53,7 @@ class Sweep:
 
         :raises UnavailableError: when origin or database cannot be reached; the next one goes on.
         """
-        report = index_refresh.rebuild(self._stores.versions, self._refs)
+        report = index_refresh.rebuild(self._stores.versions, self._versions.repository.origin)
         if report.written or report.removed:
             LOG.info(
                 "the index of versions was behind: %d rows written, %d removed",

@@ -44,6 +44,7 @@ class KillSwitch:
         self.at: int | None = None
         self.is_after = False
         self.names: list[str] = []
+        self.on_call: dict[str, Callable[[], None]] = {}
 
     def arm(self, at: int | None, *, is_after: bool = False) -> None:
         self.calls, self.at, self.is_after = 0, at, is_after
@@ -54,6 +55,7 @@ class KillSwitch:
     def call(self, name: str, method: Callable[[], Any]) -> Any:
         self.calls += 1
         self.names.append(name)
+        self.on_call.get(name, lambda: None)()
         is_hit = self.calls == self.at
         if is_hit and not self.is_after:
             raise Killed(name)
@@ -169,7 +171,7 @@ class Cloud:
 
     def sweep(self) -> None:
         """Sweep as the leading worker does."""
-        Sweep(self.stores, self.versions.repository.origin, self.books).purge()
+        Sweep(self.stores, self.versions, self.books).purge()
 
     def task(self, task_id: str = TASK) -> Task:
         return self.stores.tasks.get(task_id)

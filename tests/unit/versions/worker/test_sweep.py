@@ -22,7 +22,7 @@ def cloud(tmp_path: pathlib.Path) -> Cloud:
 
 
 def sweep_of(cloud: Cloud) -> Sweep:
-    return Sweep(cloud.stores, cloud.versions.repository.origin, cloud.books)
+    return Sweep(cloud.stores, cloud.versions, cloud.books)
 
 
 def test_rows_of_tasks_that_go_on_stay(cloud: Cloud) -> None:
