@@ -270,7 +270,7 @@ class VolumeStore(Settling, RecordEdits):
                     else record
                 ),
             )
-            raise _lost(f"snapshot {snapshot.id}", lost)
+            raise lost_error(f"snapshot {snapshot.id}", lost)
         after = self._change(volume_id, VolumeRecordEvent.REVERT, reverted).after
         return Change(before, after)
 
@@ -310,7 +310,7 @@ class VolumeStore(Settling, RecordEdits):
                 name = layout.volume_ref(volume_id)
                 self._take_back(name, record.encode(), f"volume {volume_id}")
         if lost:
-            raise _lost(f"what volume {volume_id} was to be made of", lost)
+            raise lost_error(f"what volume {volume_id} was to be made of", lost)
         return Volume(volume_id, record)
 
     def _publish_snapshot(self, snapshot_id: str, record: SnapshotRecord) -> Snapshot:
@@ -324,7 +324,7 @@ class VolumeStore(Settling, RecordEdits):
             if lost:
                 self._take_back(name, content, f"snapshot {snapshot_id}")
         if lost:
-            raise _lost(f"what snapshot {snapshot_id} was to be of", lost)
+            raise lost_error(f"what snapshot {snapshot_id} was to be of", lost)
         return Snapshot(snapshot_id, record)
 
     def _publish(self, name: str, content: bytes, what: str) -> None:
@@ -413,7 +413,8 @@ class VolumeStore(Settling, RecordEdits):
             )
 
 
-def _lost(what: str, lost: list[str]) -> exception.ConflictError:
+def lost_error(what: str, lost: list[str]) -> exception.ConflictError:
+    """Return the error that content which something was to refer to is gone."""
     return exception.ConflictError(
         f"{what} was collected meanwhile: {lost[0]}"
         + (f" and {len(lost) - 1} more" if len(lost) > 1 else ""),

@@ -23,6 +23,7 @@ from acstor.versions.database.version_index import (
     VersionField,
     VersionQuery,
 )
+from acstor.versions.flows import volume_content
 from acstor.versions.flows.step import Step
 from acstor.versions.flows.work import Work
 from acstor.versions.services.captures import (
@@ -80,6 +81,8 @@ class Capture(Step):
     def act(self, work: Work) -> dict[str, Any]:
         """Return the versions by device, once the moment is over."""
         place = work.result_of(Locate.step)
+        if place["host"] is None:
+            return _publish_volume(work, place["parents"].get(""))
         captures = work.services.captures
         work.fence()
         order = order_of(work, place)
@@ -97,6 +100,9 @@ class Capture(Step):
         if place is None:
             return
         made = set((work.result_of(self.step) or {}).get("versions", {}).values())
+        if place["host"] is None:
+            _remove_versions(work, made | set(possible_versions(work)))
+            return
         try:
             _give_up(work, place["host"])
         except exception.AcstorError as error:
@@ -115,6 +121,8 @@ class Commit(Step):
     def act(self, work: Work) -> dict[str, Any]:
         """Return the ids of the versions, which are restore points now."""
         host, task = work.result_of(Locate.step)["host"], work.task.id
+        if host is None:
+            return {"versions": sorted(work.result_of(Capture.step)["versions"].values())}
         captures = work.services.captures
         begun = _patiently(work, lambda: captures.progress(host, task, work.epoch))
         done = frozenset({CaptureState.COMMITTED}) | LOST
@@ -148,13 +156,8 @@ class Finish(Step):
     def act(self, work: Work) -> dict[str, Any]:
         """Return the result of the task."""
         host = work.result_of(Locate.step)["host"]
-        try:
-            work.services.captures.discard(host, work.task.id, work.epoch)
-        except exception.FencedError:
-            raise
-        except exception.AcstorError as error:
-            # The versions are there. The host forgets it with its next restart, or is asked again.
-            work.note(f"host {host} keeps a capture: {exception.one_line(error)}")
+        if host is not None:
+            _forget(work, host)
         _queue_expiry(work)
         captured = work.result_of(Capture.step)
         return {
@@ -216,11 +219,7 @@ def _locate_volume(work: Work, owner: str) -> dict[str, Any]:
     volume = record_refs.find_volume(work.versions.repository.origin, owner)
     if volume is None:
         raise exception.NotFoundError(f"volume {owner} does not exist")
-    if volume.record.owner is None:
-        raise _NoHostError(
-            f"volume {owner} is open on no host",
-            hint="attach it, or take a snapshot of it in Cinder, which is a version",
-        )
+    # Without an owner all of it is in the origin.
     return {"host": volume.record.owner, "base_image": None}
 
 
@@ -283,6 +282,30 @@ def _until(
         found = _patiently(
             work, lambda: work.services.captures.progress(host, work.task.id, work.epoch)
         )
+
+
+def _publish_volume(work: Work, parent: str | None) -> dict[str, Any]:
+    """Make a version of a volume that no host has open."""
+    owner = str(work.parameters["owner"])
+    volume = record_refs.find_volume(work.versions.repository.origin, owner)
+    if volume is None:
+        raise exception.NotFoundError(f"volume {owner} does not exist")
+    trigger = Trigger(work.parameters.get("trigger", Trigger.MANUAL))
+    version_id = volume_content.publish(
+        work, volume, name=str(work.parameters.get("name", "")), trigger=trigger, parent=parent
+    )
+    return {"versions": {"": version_id}, "left_out": {}, "consistency": "crash"}
+
+
+def _forget(work: Work, host: str) -> None:
+    """Have a host forget a capture that is committed."""
+    try:
+        work.services.captures.discard(host, work.task.id, work.epoch)
+    except exception.FencedError:
+        raise
+    except exception.AcstorError as error:
+        # The versions are there, and nothing of their content is on the host any more.
+        work.note(f"host {host} remembers a capture: {exception.one_line(error)}")
 
 
 def _give_up(work: Work, host: str) -> None:

@@ -22,6 +22,7 @@ FACTORIES: Mapping[TaskKind, str] = {
     TaskKind.CREATE: "acstor.versions.flows.create_version.steps",
     TaskKind.DELETE: "acstor.versions.flows.delete_version.steps",
     TaskKind.EXPIRE: "acstor.versions.flows.expire_versions.steps",
+    TaskKind.RESTORE: "acstor.versions.flows.restore_volume.steps",
 }
 """Function that returns the steps of the flow of each kind: names that never change."""
 TAKES_MAX = 20
