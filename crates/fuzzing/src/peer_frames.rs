@@ -2,8 +2,8 @@
 
 use acstor_peer::exchange::{Hints, Join, Joined, decode_hinted, encode_hinted};
 use acstor_peer::frame::{
-    Frame, FrameKind, GET_BODY_LEN, Get, Hello, decode_held, decode_holds, encode_held,
-    encode_holds,
+    Frame, FrameKind, GET_BODY_LEN, Get, Hello, decode_held, decode_holds, encode_group,
+    encode_held, encode_holds,
 };
 
 /// Uses one input; see the module.
@@ -56,6 +56,11 @@ pub fn run(bytes: &[u8]) {
             FrameKind::Hinted => {
                 let known = decode_hinted(frame.body).expect("the length of a HINTED");
                 assert_eq!(encode_hinted(known)[..], *frame.body);
+            }
+            FrameKind::Group => {
+                let message = frame.body.first_chunk().expect("the length of a GROUP");
+                let again = encode_group(message, frame.header.request_id);
+                assert_eq!(again, rest[..frame.wire_len()]);
             }
             FrameKind::Unknown(_) => {}
             _ => assert_eq!(frame.header.encode(), rest[..16]),

@@ -72,6 +72,10 @@ pub const MEMBERS_MAX: usize = 16_384;
 pub const SESSIONS_MAX: usize = 4;
 /// Time from the first request to join a session until it sends: others of the same preload join meanwhile.
 pub const JOIN_WINDOW: Duration = Duration::from_secs(2);
+/// Time for which a session that has ended still answers its members.
+pub const ENDED_KEPT: Duration = Duration::from_secs(30);
+/// Time after a group that nobody heard until it is tried again: an operator may have repaired the switch.
+pub const DEAF_PAUSE: Duration = Duration::from_secs(600);
 /// Fewest members for which a session is worth its trouble: two hosts pull as fast.
 pub const MEMBERS_MIN: usize = 3;
 /// Silence of a group after which a receiver gives it up.
@@ -83,4 +87,4 @@ pub const SEND_FAILURES_MAX: u32 = 1_000;
 /// Time for a report to be answered.
 pub const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest message of [`crate::wire::Message`], bytes.
-pub const MESSAGE_LEN_MAX: usize = 128;
+pub const MESSAGE_LEN_MAX: usize = 72;

@@ -34,6 +34,8 @@ pub const HELLO_BODY_LEN_MAX: usize = 256;
 pub const UNKNOWN_BODY_LEN_MAX: usize = 4096;
 /// Most digests of one HOLDS: with them its body is one that a server without it still skips.
 pub const HOLDS_MAX: usize = 120;
+/// Bytes of the body of a GROUP and of a GROUPED: a message of a multicast preload, filled up with zeros.
+pub const GROUP_BODY_LEN: usize = 72;
 /// Bytes of a COMPRESSED's body before the LZ4 block: the chunk's size.
 pub const COMPRESSED_PREFIX_LEN: usize = 4;
 /// Flag of a GET, with [`crate::FEATURE_COMPRESSED`]: the answer may be COMPRESSED.
@@ -94,6 +96,10 @@ pub enum FrameKind {
     Hint,
     /// Server to client: the answer to HINT.
     Hinted,
+    /// Client to server, with [`crate::FEATURE_GROUPS`]: a message of a multicast preload.
+    Group,
+    /// Server to client: the answer to GROUP.
+    Grouped,
     /// A kind of a newer version.
     Unknown(u8),
 }
@@ -117,6 +123,8 @@ impl FrameKind {
             FrameKind::Joined => 13,
             FrameKind::Hint => 14,
             FrameKind::Hinted => 15,
+            FrameKind::Group => 20,
+            FrameKind::Grouped => 21,
             FrameKind::Unknown(code) => code,
         }
     }
@@ -138,6 +146,8 @@ impl FrameKind {
             13 => FrameKind::Joined,
             14 => FrameKind::Hint,
             15 => FrameKind::Hinted,
+            20 => FrameKind::Group,
+            21 => FrameKind::Grouped,
             code => FrameKind::Unknown(code),
         }
     }
@@ -287,6 +297,7 @@ impl Header {
                     && (1..=HOLDS_MAX).contains(&(length / DIGEST_LEN))
             }
             FrameKind::Held => (1..=held_len(HOLDS_MAX)).contains(&length),
+            FrameKind::Group | FrameKind::Grouped => length == GROUP_BODY_LEN,
             FrameKind::Compressed => (COMPRESSED_PREFIX_LEN + 1
                 ..=compressed_len_max(limits::CHUNK_SIZE_MAX as usize))
                 .contains(&length),
@@ -529,6 +540,14 @@ pub fn encode_held(held: &[bool]) -> Vec<u8> {
         body[position / 8] |= 1 << (position % 8);
     }
     body
+}
+
+/// Writes a GROUP frame, header included.
+pub fn encode_group(
+    message: &[u8; GROUP_BODY_LEN],
+    request_id: u64,
+) -> [u8; HEADER_LEN + GROUP_BODY_LEN] {
+    joined(&Header::new(FrameKind::Group, GROUP_BODY_LEN as u32, request_id), message)
 }
 
 /// Reads a HELD's body for a HOLDS of `count` digests; a missing byte holds nothing.

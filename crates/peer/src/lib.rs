@@ -3,7 +3,8 @@
 //! A host that needs a chunk asks the host that the ring names, over TCP with mutual TLS. The
 //! protocol can only read: a request names a digest and gets exactly that chunk's bytes or a status,
 //! or names some and learns which of them are kept. Hosts that boot one image may also tell each other the
-//! numbers of chunks that they miss ([`exchange`]); data still comes by digest only.
+//! numbers of chunks that they miss ([`exchange`]); data still comes by digest only. Beside that it carries the
+//! messages of multicast preloads, which it does not read.
 //! Frames are length-prefixed ([`frame`]), requests are pipelined and answered in any order.
 //! [`PeerServer`] answers out of a [`ChunkServer`] (the read path); [`PeerClient`] keeps a pool of
 //! connections per peer, notices peers that are down, slow or broken, and reports a [`PeerError`] that
@@ -39,8 +40,8 @@ pub use server::{CompressionStats, EgressStats, PeerServer, ServerStats};
 pub use status::PeerStatus;
 pub use told::Told;
 pub use version::{
-    FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HINTS, FEATURE_HOLDS, FEATURE_LOAD, FEATURES,
-    VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange,
+    FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_GROUPS, FEATURE_HINTS, FEATURE_HOLDS,
+    FEATURE_LOAD, FEATURES, VERSION_1, VERSION_MAX, VERSION_MIN, VersionRange,
 };
 
 /// The application protocol of TLS on both sides.

@@ -1,6 +1,7 @@
 //! Request to a peer, and the interface of those that answer it.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use acstor_types::{ChunkSize, Digest, DiskId};
@@ -8,6 +9,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::exchange::{Hints, Join, Joined};
+use crate::frame::GROUP_BODY_LEN;
 use crate::{ClassWatch, PeerStatus};
 
 /// A chunk, named by its digest.
@@ -67,6 +69,19 @@ pub trait ChunkServer: Send + Sync + 'static {
     /// # Errors
     /// As [`ChunkServer::join`].
     fn hint(&self, _hints: &Hints) -> Result<u32, PeerStatus> {
+        Err(PeerStatus::Unsupported)
+    }
+
+    /// Answers a message of a multicast preload that came from `host`, from memory.
+    ///
+    /// # Errors
+    /// The refusal; a host without multicast refuses all.
+    fn group(
+        &self,
+        host: IpAddr,
+        message: &[u8; GROUP_BODY_LEN],
+    ) -> Result<[u8; GROUP_BODY_LEN], PeerStatus> {
+        let _ = (host, message);
         Err(PeerStatus::Unsupported)
     }
 }

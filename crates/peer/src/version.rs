@@ -21,9 +21,15 @@ pub const FEATURE_CLASSES: u64 = 4;
 pub const FEATURE_LOAD: u64 = 8;
 /// JOIN, JOINED, HINT and HINTED: the exchange of what hosts that boot one image miss.
 pub const FEATURE_HINTS: u64 = 16;
+/// GROUP and GROUPED: messages of multicast preloads.
+pub const FEATURE_GROUPS: u64 = 32;
 /// Features that this build knows.
-pub const FEATURES: u64 =
-    FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES | FEATURE_LOAD | FEATURE_HINTS;
+pub const FEATURES: u64 = FEATURE_HOLDS
+    | FEATURE_COMPRESSED
+    | FEATURE_CLASSES
+    | FEATURE_LOAD
+    | FEATURE_HINTS
+    | FEATURE_GROUPS;
 
 /// An inclusive range of protocol versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,6 +21,7 @@ use acstor_types::{ChunkSize, DiskId};
 
 use super::VERSION;
 use super::session_key::SessionKey;
+use crate::limits::MESSAGE_LEN_MAX;
 
 const JOIN: u8 = 1;
 const GRANT: u8 = 2;
@@ -149,6 +150,32 @@ impl Message {
         }
     }
 
+    /// Writes the message with zeros after it, as a frame of the peer protocol carries it.
+    pub fn encode_filled(&self) -> [u8; MESSAGE_LEN_MAX] {
+        let (mut filled, message) = ([0; MESSAGE_LEN_MAX], self.encode());
+        filled[..message.len()].copy_from_slice(&message);
+        filled
+    }
+
+    /// Reads a message that zeros fill up.
+    ///
+    /// # Errors
+    /// [`MessageError`].
+    pub fn decode_filled(bytes: &[u8; MESSAGE_LEN_MAX]) -> Result<Message, MessageError> {
+        let len = match bytes[1] {
+            JOIN | REPORT => 24,
+            GRANT => 72,
+            NEWS => 8,
+            LEAVE => 16,
+            _ => return Err(MessageError::Unknown),
+        };
+        let (message, rest) = bytes.split_at(len);
+        if rest.iter().any(|byte| *byte != 0) {
+            return Err(MessageError::Invalid);
+        }
+        Message::decode(message)
+    }
+
     /// Reads a message.
     ///
     /// # Errors
@@ -248,7 +275,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limits::MESSAGE_LEN_MAX;
 
     fn grant(group: &str) -> Message {
         Message::Grant(Box::new(Grant {
@@ -295,8 +321,9 @@ mod tests {
     fn test_decode_is_what_was_encoded() {
         for message in examples() {
             let bytes = message.encode();
-            assert!(bytes.len() <= MESSAGE_LEN_MAX);
             assert_eq!(Message::decode(&bytes).unwrap().encode(), bytes, "{message:?}");
+            let filled = message.encode_filled();
+            assert_eq!(Message::decode_filled(&filled).unwrap().encode(), bytes, "{message:?}");
         }
     }
 

@@ -19,7 +19,7 @@ use super::link::{Change, LinkStatus, Requests};
 use super::peer::{Peer, Waited};
 use super::pending::{Answer, Ask, PendingTable, Submission};
 use crate::connection_state::{ConnectionEvent, ConnectionState};
-use crate::frame::{FrameKind, Get, Header, ToldLoad, encode_holds};
+use crate::frame::{FrameKind, Get, Header, ToldLoad, encode_group, encode_holds};
 use crate::{
     ClientLimits, CloseReason, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_LOAD, FEATURES,
     PeerStatus,
@@ -245,6 +245,7 @@ impl Connection {
             }
             Ask::Join(join) => self.output.extend(join.encode(id)),
             Ask::Hint(hints) => self.output.extend(hints.encode(id).unwrap_or_default()),
+            Ask::Group(message) => self.output.extend(encode_group(&message, id)),
         }
     }
 

@@ -108,7 +108,8 @@ impl Input {
             | FrameKind::Held
             | FrameKind::Compressed
             | FrameKind::Joined
-            | FrameKind::Hinted => {
+            | FrameKind::Hinted
+            | FrameKind::Grouped => {
                 self.begin_payload(&header, pending)?;
                 self.take_event(pending)
             }
@@ -128,6 +129,7 @@ impl Input {
             | FrameKind::Class
             | FrameKind::Join
             | FrameKind::Hint
+            | FrameKind::Group
             | FrameKind::Unknown(_) => Err(CloseReason::Malformed(FrameError::Kind)),
         }
     }

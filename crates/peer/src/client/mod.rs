@@ -28,7 +28,7 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 
 use crate::exchange::{Hints, Join, Joined};
-use crate::frame::{HOLDS_MAX, decode_held};
+use crate::frame::{GROUP_BODY_LEN, HOLDS_MAX, decode_held};
 use crate::{
     ChunkRequest, ClassWatch, ClientLimits, PeerConfig, PeerError, PeerStatus, Security, Told,
 };
@@ -206,6 +206,23 @@ impl PeerClient {
             return Err(PeerError::Refused { address: address.to_owned(), status });
         }
         self.peer(address)?.hint(Arc::new(hints), deadline).await
+    }
+
+    /// Sends the peer at `address` a message of a multicast preload, and returns its answer.
+    ///
+    /// # Errors
+    /// As [`PeerClient::fetch`]; [`PeerError::Refused`] with `Unsupported` for a peer without multicast.
+    ///
+    /// # Panics
+    /// As [`PeerClient::fetch`].
+    pub async fn group(
+        &self,
+        address: &str,
+        message: &[u8; GROUP_BODY_LEN],
+        deadline: Instant,
+    ) -> Result<[u8; GROUP_BODY_LEN], PeerError> {
+        let peer = self.peer(address)?;
+        peer.group(message, deadline).await
     }
 
     /// Returns the latency that 99 of 100 recent answers of the peer kept, answers that came too late

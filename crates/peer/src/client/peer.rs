@@ -25,7 +25,7 @@ use super::pool::{Look, Pool};
 use super::stats::{PeerCounters, PeerStats, add, get};
 use crate::compression::{self, WireChunk};
 use crate::exchange::{Hints, Join, Joined, decode_hinted};
-use crate::frame::ToldLoad;
+use crate::frame::{GROUP_BODY_LEN, ToldLoad};
 use crate::{ChunkRequest, ClassWatch, ClientLimits, CloseReason, PeerError, TlsFault, Told};
 
 /// One peer.
@@ -156,6 +156,21 @@ impl Peer {
             // Never: only a chunk may be answered so.
             WireChunk::Compressed(_) => Err(PeerError::Corrupt { address: self.address.clone() }),
         }
+    }
+
+    /// Sends a message of a multicast preload, and returns the answer.
+    pub(super) async fn group(
+        self: &Arc<Self>,
+        message: &[u8; GROUP_BODY_LEN],
+        deadline: Instant,
+    ) -> Result<[u8; GROUP_BODY_LEN], PeerError> {
+        let ask = Ask::Group(Box::new(*message));
+        let answer = match self.ask(ask, ClassWatch::DEMAND, deadline).await? {
+            WireChunk::Plain(answer) => answer.first_chunk().copied(),
+            WireChunk::Compressed(_) => None,
+        };
+        // Never: only such an answer is let through.
+        answer.ok_or_else(|| PeerError::Corrupt { address: self.address.clone() })
     }
 
     async fn ask(

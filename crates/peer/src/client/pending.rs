@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 
 use crate::compression::WireChunk;
 use crate::exchange::{HINTED_BODY_LEN, Hints, JOINED_BODY_LEN_MAX, Join};
-use crate::frame::{FrameKind, compressed_len_max, held_len};
-use crate::{ChunkRequest, ClassWatch, FEATURE_HINTS, FEATURE_HOLDS, PeerStatus};
+use crate::frame::{FrameKind, GROUP_BODY_LEN, compressed_len_max, held_len};
+use crate::{ChunkRequest, ClassWatch, FEATURE_GROUPS, FEATURE_HINTS, FEATURE_HOLDS, PeerStatus};
 
-/// A peer's answer, the body of HELD as a plain one.
+/// A peer's answer, the body of HELD or GROUPED as a plain one.
 pub(super) type Answer = Result<WireChunk, PeerStatus>;
 
 /// Request to a peer.
@@ -24,6 +24,8 @@ pub(super) enum Ask {
     Join(Join),
     /// Hints, 1 to [`acstor_selection::exchange::bounds::FRAME_HINTS_MAX`].
     Hint(Arc<Hints>),
+    /// Message of a multicast preload.
+    Group(Box<[u8; GROUP_BODY_LEN]>),
 }
 
 impl Ask {
@@ -33,6 +35,7 @@ impl Ask {
             Ask::Chunk(_) => 0,
             Ask::Holds(_) => FEATURE_HOLDS,
             Ask::Join(_) | Ask::Hint(_) => FEATURE_HINTS,
+            Ask::Group(_) => FEATURE_GROUPS,
         }
     }
 
@@ -43,6 +46,7 @@ impl Ask {
             Ask::Holds(digests) => (FrameKind::Held, held_len(digests.len()) as u32),
             Ask::Join(_) => (FrameKind::Joined, JOINED_BODY_LEN_MAX as u32),
             Ask::Hint(_) => (FrameKind::Hinted, HINTED_BODY_LEN as u32),
+            Ask::Group(_) => (FrameKind::Grouped, GROUP_BODY_LEN as u32),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +32,7 @@ use crate::compression::WireChunk;
 use crate::connection_state::{ConnectionEvent, ConnectionState};
 use crate::exchange::{HINTED_BODY_LEN, Hints, JOINED_BODY_LEN_MAX, Join, encode_hinted};
 use crate::frame::{
-    Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, Header, ToldLoad,
+    Frame, FrameError, FrameKind, GET_BODY_LEN, GROUP_BODY_LEN, Get, HEADER_LEN, Header, ToldLoad,
     UNKNOWN_BODY_LEN_MAX, decode_holds, encode_held, held_len,
 };
 use crate::{
@@ -63,6 +64,8 @@ pub(super) struct Connection {
     handled: usize,
     output: Output,
     requests: Requests,
+    /// The client's host.
+    host: IpAddr,
     /// Features that both sides know.
     features: u64,
     /// This connection's place in the order in which all send.
@@ -104,6 +107,7 @@ impl Connection {
             handled: 0,
             output: Output::default(),
             requests: Requests::default(),
+            host: greeted.host,
             features: greeted.features,
             port: shared.egress.join(greeted.host),
             granted: Vec::new(),
@@ -270,6 +274,11 @@ impl Connection {
                     self.handle_hint(header.request_id, hints);
                     None
                 }
+                FrameKind::Group => {
+                    let message = frame.body.first_chunk::<GROUP_BODY_LEN>().copied();
+                    message.iter().for_each(|m| self.handle_group(header.request_id, m));
+                    None
+                }
                 _ => None,
             };
             self.handled += wire_len;
@@ -307,7 +316,7 @@ impl Connection {
                 let pong = Header::new(FrameKind::Pong, 0, header.request_id);
                 self.output.push_header(Header { load: self.load(), ..pong });
             }
-            FrameKind::Holds => {} // answered from its body
+            FrameKind::Holds | FrameKind::Group => {} // answered from their bodies
             FrameKind::Join | FrameKind::Hint if self.has_hints() => {} // and so are these
             FrameKind::Join | FrameKind::Hint => {
                 self.refuse(header.request_id, PeerStatus::Unsupported);
@@ -320,6 +329,7 @@ impl Connection {
             | FrameKind::Data
             | FrameKind::Status
             | FrameKind::Held
+            | FrameKind::Grouped
             | FrameKind::Compressed
             | FrameKind::Joined
             | FrameKind::Hinted
@@ -388,6 +398,16 @@ impl Connection {
                 let body = encode_hinted(known).to_vec();
                 self.output.push_small(FrameKind::Hinted, request_id, body, permit);
             }
+            Err(status) => self.refuse(request_id, status),
+        }
+    }
+
+    fn handle_group(&mut self, request_id: u64, message: &[u8; GROUP_BODY_LEN]) {
+        let Some(permit) = self.admit(GROUP_BODY_LEN as u64, RequestClass::Demand) else {
+            return self.refuse(request_id, PeerStatus::Overloaded);
+        };
+        match self.shared.chunks.group(self.host, message) {
+            Ok(answer) => self.output.push_grouped(request_id, answer.to_vec(), permit),
             Err(status) => self.refuse(request_id, status),
         }
     }

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use acstor_peer::frame::{
     Frame, FrameError, FrameKind, Get, Header, Hello, ToldLoad, decode_held, decode_holds,
-    encode_held, encode_holds,
+    encode_group, encode_held, encode_holds,
 };
 use acstor_peer::{
-    ChunkRequest, ClassWatch, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_HINTS, FEATURE_HOLDS,
-    FEATURE_LOAD, FEATURES, PeerStatus, Security, VERSION_MAX, VersionRange,
+    ChunkRequest, ClassWatch, FEATURE_CLASSES, FEATURE_COMPRESSED, FEATURE_GROUPS, FEATURE_HINTS,
+    FEATURE_HOLDS, FEATURE_LOAD, FEATURES, PeerStatus, Security, VERSION_MAX, VersionRange,
 };
 use acstor_types::{ChunkSize, Digest, DiskId, RequestClass};
 
@@ -78,7 +78,12 @@ fn holds_frames() -> Vec<u8> {
 /// Another layout is another feature bit: keep this one as long as it is spoken.
 #[test]
 fn test_frames_of_holds_change_requires_another_feature() {
-    let all = FEATURE_HOLDS | FEATURE_COMPRESSED | FEATURE_CLASSES | FEATURE_LOAD | FEATURE_HINTS;
+    let all = FEATURE_HOLDS
+        | FEATURE_COMPRESSED
+        | FEATURE_CLASSES
+        | FEATURE_LOAD
+        | FEATURE_HINTS
+        | FEATURE_GROUPS;
     assert_eq!(FEATURES, all);
     let golden = golden_file("peer-frames-v1-holds.bin");
     assert_eq!(holds_frames(), golden);
@@ -86,6 +91,19 @@ fn test_frames_of_holds_change_requires_another_feature() {
     assert_eq!(decode_holds(asked.body).len(), 9);
     let held = Frame::decode(&golden[asked.wire_len()..]).unwrap().unwrap();
     assert_eq!(decode_held(held.body, 9)[7..], [true, true]);
+}
+
+/// GROUP and its answer, as the feature adds them to version 1.
+#[test]
+fn test_frames_of_groups_change_requires_another_feature() {
+    let golden = golden_file("peer-frames-v1-groups.bin");
+    let message = std::array::from_fn(|place| place as u8);
+    let asked = encode_group(&message, 0x0000_0002_0000_0003);
+    assert_eq!(asked[..], golden[..asked.len()]);
+    let answer = Frame::decode(&golden[asked.len()..]).unwrap().unwrap();
+    let header = Header::new(FrameKind::Grouped, 72, 0x0000_0002_0000_0003);
+    assert_eq!((answer.header, answer.body[0]), (header, 71));
+    assert_eq!(asked.len() + answer.wire_len(), golden.len());
 }
 
 /// A GET that welcomes a compressed answer, and the answer, as the feature adds them to version 1. LZ4

@@ -13,6 +13,7 @@ mod drain;
 mod fetch;
 mod golden_frames;
 mod hints;
+mod groups;
 mod holds;
 mod load;
 mod membership;

@@ -3,9 +3,9 @@
 
 use acstor_peer::exchange::{HINTED_BODY_LEN, JOIN_BODY_LEN, JOINED_BODY_LEN_MAX};
 use acstor_peer::frame::{
-    Frame, FrameError, FrameKind, GET_BODY_LEN, Get, HEADER_LEN, HELLO_BODY_LEN_MAX,
-    HELLO_BODY_LEN_MIN, HOLDS_MAX, Header, Hello, UNKNOWN_BODY_LEN_MAX, compressed_len_max,
-    decode_held, decode_holds, encode_held, encode_holds, held_len,
+    Frame, FrameError, FrameKind, GET_BODY_LEN, GROUP_BODY_LEN, Get, HEADER_LEN,
+    HELLO_BODY_LEN_MAX, HELLO_BODY_LEN_MIN, HOLDS_MAX, Header, Hello, UNKNOWN_BODY_LEN_MAX,
+    compressed_len_max, decode_held, decode_holds, encode_held, encode_holds, held_len,
 };
 use acstor_peer::{PeerStatus, VersionRange};
 use acstor_types::limits::{CHUNK_SIZE_MAX, CHUNK_SIZE_MIN};
@@ -49,6 +49,7 @@ fn body_len_max(kind: FrameKind) -> usize {
         | FrameKind::Class => 0,
         FrameKind::Holds => HOLDS_MAX * 32,
         FrameKind::Held => held_len(HOLDS_MAX),
+        FrameKind::Group | FrameKind::Grouped => GROUP_BODY_LEN,
         FrameKind::Compressed => compressed_len_max(CHUNK_SIZE_MAX as usize),
         FrameKind::Join => JOIN_BODY_LEN,
         FrameKind::Joined => JOINED_BODY_LEN_MAX,
