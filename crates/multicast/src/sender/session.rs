@@ -136,6 +136,13 @@ impl Sender {
         self.config.starts_at
     }
 
+    /// Sets the chunks to send, before it begins.
+    pub fn set_chunks(&mut self, chunks: Vec<u64>) {
+        if self.state == SenderState::Gathering {
+            self.config.chunks = chunks;
+        }
+    }
+
     /// Counters of now.
     pub fn stats(&self) -> SenderStats {
         SenderStats {

@@ -1,6 +1,7 @@
 //! Whole sessions over a group in memory, in the runtime's own time: nothing here depends on a clock.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod hub;
 mod memory_group;
 
 use std::collections::HashMap;
