@@ -53,7 +53,10 @@ pub use observe::counts::{ReadCounts, TierCount};
 pub use observe::metric_names;
 pub use origin::posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};
 pub use origin::{OriginError, OriginRange, OriginSource};
-pub use preload::{PreloadEstimate, PreloadRequest, PreloadState, PreloadStatus, PreloadWhat};
+pub use preload::{
+    FedChunk, FeedFuture, FeedRequest, PreloadEstimate, PreloadFeed, PreloadRequest, PreloadState,
+    PreloadStatus, PreloadWhat,
+};
 pub use readpath::ReadPath;
 pub use seams::Seams;
 pub use steering::peer_latencies::PeerLatency;

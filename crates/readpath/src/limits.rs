@@ -125,6 +125,12 @@ pub const BOOTS_TOLD_CHUNKS_MAX: usize = 1 << 18;
 pub const PRELOAD_JOBS_MAX: usize = 2;
 /// Bytes that one preload has in flight.
 pub const PRELOAD_WINDOW_BYTES: usize = 8 << 20;
+/// Chunks that a preload looks for in its feed, the first ones: more than one key of a multicast session sends.
+pub const PRELOAD_FEED_CHUNKS_MAX: usize = 1 << 18;
+/// Chunks whose digests are looked up at a time for the feed.
+pub const PRELOAD_FEED_BATCH: usize = 1024;
+/// Chunks of the feed that wait to be written; what comes beyond is dropped, and fetched.
+pub const PRELOAD_FEED_QUEUE: usize = 64;
 /// Most bytes that a preload starts to fetch at a time, and that its rate limit lets through at once.
 pub const PRELOAD_BATCH_BYTES_MAX: usize = 1 << 20;
 /// Least batches per second of a rate-limited preload: its batch is its rate divided by this.

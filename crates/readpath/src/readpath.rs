@@ -37,8 +37,9 @@ use crate::view::deduplication::Deduplicator;
 use crate::view::{attachment::DiskRecords, disk::Disk};
 use crate::{
     BlockView, Coverage, DiskManifest, DiskShape, HeldChunks, LocalError, ManifestSource,
-    ManifestState, PeerLatency, PinReport, PreloadEstimate, PreloadRequest, PreloadStatus,
-    PreloadWhat, ReadCounts, ReadPathConfig, ReadPathError, RecordedBoot, Seams, Walk, WorkingSet,
+    ManifestState, PeerLatency, PinReport, PreloadEstimate, PreloadFeed, PreloadRequest,
+    PreloadStatus, PreloadWhat, ReadCounts, ReadPathConfig, ReadPathError, RecordedBoot, Seams,
+    Walk, WorkingSet,
 };
 
 /// The read path of one host. Cheap to clone; every clone is the same read path.
@@ -285,6 +286,42 @@ impl ReadPath {
     /// Stops every preload, for good.
     pub fn stop_preloads(&self) {
         self.preloads.stop_all();
+    }
+
+    /// Has preloads listen to a feed before they fetch; only the first one that is set counts.
+    pub fn set_preload_feed(&self, feed: Arc<dyn PreloadFeed>) {
+        let _ = self.preloads.feed.set(feed);
+    }
+
+    /// Returns whether a preload of this part of a disk is possible; from memory.
+    pub fn can_preload(&self, disk_id: &DiskId, what: PreloadWhat) -> bool {
+        self.preloads.can_bring(disk_id, what)
+    }
+
+    /// Returns the indexes of the chunks that a preload would bring, ascending. Blocks.
+    ///
+    /// # Errors
+    /// [`ReadPathError`].
+    pub fn preload_chunks(
+        &self,
+        disk_id: &DiskId,
+        what: PreloadWhat,
+    ) -> Result<Vec<u64>, ReadPathError> {
+        self.preloads.chunks(disk_id, what)
+    }
+
+    /// Brings a chunk as a preload does, for somebody who sends it on; `None` where it cannot be had.
+    pub fn preload_chunk(
+        &self,
+        disk_id: DiskId,
+        index: u64,
+    ) -> impl Future<Output = Option<Bytes>> + Send + use<> {
+        self.preloads.clone().chunk(disk_id, index)
+    }
+
+    /// Returns whether reads of guests wait for a peer or the origin.
+    pub fn has_waiting_reads(&self) -> bool {
+        self.sources.waiting_reads.count() > 0
     }
 
     /// Follows a hint that a disk is about to be booted: preloads its working set at a rate, bytes

@@ -5,18 +5,21 @@
 //! while a read of a guest waits, and never faster than its rate.
 
 mod failure;
+mod feed;
 mod job;
 mod preloads;
 mod rate_limit;
 mod recent_rate;
 mod room;
 mod run;
+mod sending;
 mod state;
 
 use std::time::SystemTime;
 
 use acstor_types::DiskId;
 
+pub use feed::{FedChunk, FeedFuture, FeedRequest, PreloadFeed};
 pub(crate) use job::Job;
 pub(crate) use preloads::Preloads;
 pub(crate) use room::Room;

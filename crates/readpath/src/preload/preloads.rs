@@ -1,7 +1,7 @@
 //! The preloads of one host: starting, changing and stopping them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use acstor_types::DiskId;
 use parking_lot::Mutex;
@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::failure::PreloadFailure;
+use super::feed::PreloadFeed;
 use super::room::{Room, wanted};
 use super::{Job, PreloadEstimate, PreloadRequest, PreloadState, PreloadStatus, PreloadWhat, run};
 use crate::fetch::outcome::{PreloadEnd, PreloadHint};
@@ -20,11 +21,13 @@ use crate::{ReadPathError, limits};
 /// The newest preload of each disk that had one.
 pub(crate) struct Preloads {
     pub(super) sources: Arc<Sources>,
-    attachments: Arc<Attachments>,
+    pub(super) attachments: Arc<Attachments>,
     pub(super) room: Room,
     jobs: Mutex<HashMap<DiskId, Entry>>,
     /// One permit per preload that runs.
     pub(super) places: Arc<Semaphore>,
+    /// Asked before anything is fetched; set once at the most.
+    pub(crate) feed: OnceLock<Arc<dyn PreloadFeed>>,
 }
 
 #[derive(Debug)]
@@ -40,7 +43,8 @@ impl Preloads {
         room: Room,
     ) -> Preloads {
         let places = Arc::new(Semaphore::new(limits::PRELOAD_JOBS_MAX));
-        Preloads { sources, attachments, room, jobs: Mutex::default(), places }
+        let feed = OnceLock::new();
+        Preloads { sources, attachments, room, jobs: Mutex::default(), places, feed }
     }
 
     /// Returns the number of preloads in each state, in the order of [`PreloadState::ALL`].

@@ -1,5 +1,6 @@
 //! Running one preload.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +9,14 @@ use acstor_runclock::RunInstant;
 use acstor_selection::Backoff;
 use acstor_types::Digest;
 use bytes::Bytes;
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::failure::PreloadFailure;
 use super::rate_limit::{RateLimit, batch_bytes};
 use super::room::Survey;
-use super::{Job, PreloadState, Preloads};
+use super::{FeedRequest, Job, PreloadState, Preloads};
 use crate::fetch::flight::{Flight, FlightFailure, Obtained, Priority};
 use crate::fetch::outcome::PreloadChunk;
 use crate::fetch::sources::{Sources, Want};
@@ -65,6 +67,9 @@ pub(super) async fn run(preloads: Arc<Preloads>, attachment: Arc<Attachment>, jo
 impl Run {
     async fn bring_all(&mut self) -> Result<(), PreloadFailure> {
         let mut left = self.prepare().await?;
+        if self.listen(&left.missing).await? {
+            left = self.prepare().await?;
+        }
         for _ in 0..limits::PRELOAD_PASSES_MAX {
             if left.missing.is_empty() {
                 return Ok(());
@@ -78,6 +83,49 @@ impl Run {
         }
         let (missing, total) = (left.estimate.missing_bytes, left.estimate.total_bytes);
         Err(PreloadFailure::Evicted { missing, total })
+    }
+
+    /// Takes what comes by itself; returns whether anything did. A boot that is about to begin does not wait.
+    async fn listen(&self, indexes: &[u32]) -> Result<bool, PreloadFailure> {
+        let Some(feed) = self.preloads.feed.get().filter(|_| !self.job.is_hint()) else {
+            return Ok(false);
+        };
+        let indexes = &indexes[..indexes.len().min(limits::PRELOAD_FEED_CHUNKS_MAX)];
+        let mut missing = HashMap::with_capacity(indexes.len());
+        for batch in indexes.chunks(limits::PRELOAD_FEED_BATCH) {
+            let wants = wants_of(&self.preloads.sources, &self.disk, batch).await?;
+            let named = batch.iter().zip(wants).filter_map(|(index, want)| Some((*index, want?)));
+            missing.extend(named.map(|(index, want)| (u64::from(index), want.digest)));
+        }
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let request = FeedRequest { disk: self.job.disk, request: self.job.request(), missing };
+        let (chunks, mut fed) = mpsc::channel(limits::PRELOAD_FEED_QUEUE);
+        let writing = async {
+            let mut has_come = false;
+            while let Some((_, digest, bytes)) = fed.recv().await {
+                has_come = true;
+                self.take_fed(digest, bytes).await;
+            }
+            has_come
+        };
+        let ((), has_come) = tokio::join!(feed.feed(request, chunks), writing);
+        Ok(has_come)
+    }
+
+    /// Has a chunk written that came by itself; one that cannot be is fetched like any other.
+    async fn take_fed(&self, digest: Digest, bytes: Bytes) {
+        let (sources, len) = (&self.preloads.sources, bytes.len() as u64);
+        let written = match sources.chunks.inserter.watch(digest, bytes) {
+            Ok(outcome) => outcome.await,
+            Err(_) => return,
+        };
+        if let Ok(Ok(InsertOutcome::New)) = written {
+            self.job.fetched(len);
+            sources.metrics.preload.chunk(PreloadChunk::Fetched);
+            sources.metrics.preload.bytes(len);
+        }
     }
 
     async fn prepare(&self) -> Result<Survey, PreloadFailure> {
