@@ -91,7 +91,8 @@ CRATE_ARROWS = {
     "testkit": {"types"},
     "fuzzing": {"types", "ring", "manifest", "pack", "store", "peer", "readpath", "fuse", "overlay"}
     | {"nbd", "rados", "multicast"},
-    "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"},
+    "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"}
+    | {"multicast"},
     "pyext": {"types", "ring", "manifest", "pack", "readpath", "rados", "fuse", "overlay", "host"},
     "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},

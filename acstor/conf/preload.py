@@ -59,6 +59,57 @@ OPTIONS = [
         max=300.0,
         help="Seconds that a host may take to answer a command.",
     ),
+    cfg.StrOpt(
+        "multicast",
+        default="off",
+        choices=[
+            ("off", "Preloads fetch, and nothing is sent by multicast."),
+            ("auto", "Preloads listen to a multicast session first, where one can be had."),
+        ],
+        help=(
+            "Whether this host sends what preloads bring to a multicast group, and listens to it: "
+            "on all hosts of a cloud, or on none. What does not come, because packets are lost or "
+            "the network has no multicast, is fetched as ever."
+        ),
+    ),
+    cfg.IPOpt(
+        "multicast_group",
+        default="239.255.70.15",
+        help=(
+            "Group, the same on all hosts: of 239.0.0.0/8, or ff02::/16. Packets do not leave the "
+            "network segment."
+        ),
+    ),
+    cfg.PortOpt(
+        "multicast_port",
+        default=7421,
+        min=1,
+        help="UDP port of the group, the same on all hosts.",
+    ),
+    cfg.IPOpt(
+        "multicast_interface",
+        version=4,
+        help=(
+            "Address of this host on the network of the group. Unset: that under which peers reach "
+            "it, where it is one of IPv4. A group of IPv6 uses an interface of the system's choice."
+        ),
+    ),
+    cfg.Opt(
+        "multicast_link",
+        type=types.ByteSize(types.MIB, types.TIB),
+        default="119MiB",
+        help=(
+            "Bytes per second of this host's link. The rate of a session begins at a hundredth of "
+            "it, grows by as much ten times a second, and never exceeds half of it. The default is "
+            "1 Gbit/s."
+        ),
+    ),
+    cfg.Opt(
+        "multicast_rate",
+        type=types.ByteSize(64 * types.KIB, types.TIB),
+        default="48MiB",
+        help=("Most bytes per second of a session. A preload whose rate is lower does not listen."),
+    ),
     cfg.BoolOpt(
         "nova_cache_images",
         default=False,

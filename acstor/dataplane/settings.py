@@ -70,6 +70,13 @@ class DataPlaneSettings(TypedDict):
     boot_window_ms: int
     hint_preload_bytes_per_s: int
     """0: a hint starts no preload."""
+    multicast_group: str | None
+    """IP address and port; None: nothing is sent by multicast."""
+    multicast_interface: str
+    """IPv4 address of this host."""
+    multicast_link_bytes_per_s: int
+    multicast_rate_bytes_per_s: int
+    """Of one session."""
     read_ahead_budget_bytes: int
     """Memory for what is read ahead of boots; 0: nothing is."""
     exchange: str
@@ -147,6 +154,21 @@ def advertised_address(conf: cfg.ConfigOpts) -> str:
     return address
 
 
+def _multicast_group(conf: cfg.ConfigOpts) -> str | None:
+    if conf.preload.multicast == "off":
+        return None
+    group, port = conf.preload.multicast_group, conf.preload.multicast_port
+    return f"[{group}]:{port}" if ":" in group else f"{group}:{port}"
+
+
+def _multicast_interface(conf: cfg.ConfigOpts) -> str:
+    """Return the address by which the group is reached; of a host without IPv4 the wildcard."""
+    if conf.preload.multicast_interface:
+        return str(conf.preload.multicast_interface)
+    address = advertised_address(conf)
+    return "0.0.0.0" if ":" in address else address  # noqa: S104 - an interface, not a listener
+
+
 def from_conf(
     conf: cfg.ConfigOpts, *, version: str, chunk_size: int, origin_posix_root: str | None
 ) -> DataPlaneSettings:
@@ -189,6 +211,10 @@ def from_conf(
         prefetch_max_bytes=read.prefetch_max,
         boot_window_ms=_milliseconds(conf.dataplane.boot_window),
         hint_preload_bytes_per_s=conf.dataplane.hint_preload_rate,
+        multicast_group=_multicast_group(conf),
+        multicast_interface=_multicast_interface(conf),
+        multicast_link_bytes_per_s=conf.preload.multicast_link,
+        multicast_rate_bytes_per_s=conf.preload.multicast_rate,
         read_ahead_budget_bytes=min(conf.dataplane.read_ahead_budget, _memory() // 100),
         exchange=read.exchange,
         exchange_fan_out=read.exchange_fan_out,

@@ -14,6 +14,7 @@ mod inherited_boots;
 mod lifecycle;
 mod links;
 mod metrics;
+mod multicast;
 mod preloads;
 mod pulse;
 mod settings;
@@ -95,6 +96,8 @@ pub struct Parts {
     read_path: ReadPath,
     files: Arc<FileTable>,
     peer_client: PeerClient,
+    /// `None` where it is off.
+    multicast: Option<multicast::Multicast>,
     /// Held while an image is attached or detached, which may wait for the kernel; before `disk_changes`.
     image_changes: Mutex<()>,
     /// Held while a disk is attached to the read path or detached from it, which may wait for the local

@@ -22,6 +22,7 @@ use prometheus_client::registry::Registry;
 use super::images::release_idle_manifests;
 use super::links::{LinkRates, watch_compression};
 use super::metrics::PartsCollector;
+use super::multicast::{Around, GroupChunks, Multicast};
 use super::pulse::Pulse;
 use super::volume_metrics::VolumesCollector;
 use super::{Host, HostError, HostState, Parts, Serving};
@@ -97,6 +98,14 @@ impl Host {
             clock,
         };
         let read_path = ReadPath::new(read_config, seams, &mut registry, handle.clone())?;
+        let around = Around {
+            read_path: &read_path,
+            peer_client: &peer_client,
+            rings: &rings,
+            runtime: &handle,
+            chunk_size,
+        };
+        let multicast = Multicast::open(&settings, &around)?;
         let parts = Arc::new(Parts {
             chunk_size,
             store,
@@ -104,6 +113,7 @@ impl Host {
             read_path,
             files: Arc::new(FileTable::new()),
             peer_client,
+            multicast,
             image_changes: Mutex::default(),
             disk_changes: Mutex::default(),
             images: Mutex::default(),
@@ -174,7 +184,8 @@ impl Host {
         serving.fuse = Some(session);
         parts.runtime_pulse.start(&self.handle);
         let _inside = self.handle.enter();
-        let chunks = Arc::new(parts.read_path.clone());
+        let hub = parts.multicast.as_ref().map(|multicast| multicast.hub.clone());
+        let chunks = Arc::new(GroupChunks { read_path: parts.read_path.clone(), hub });
         serving.tasks = vec![
             self.handle.spawn(parts.read_path.clone().deduplicate()),
             self.handle.spawn(parts.read_path.clone().complete_manifests()),
@@ -199,6 +210,7 @@ impl Host {
         }
         // The next process does not go on with them; what they have in flight is kept.
         self.parts.read_path.stop_preloads();
+        self.parts.multicast.iter().for_each(|multicast| multicast.hub.stop());
         let Serving { fuse, fuse_fd, peers, tasks, .. } =
             std::mem::take(&mut *self.parts.serving.lock());
         for task in tasks {
@@ -396,7 +408,7 @@ pub(super) fn members(ring: &Ring) -> impl Iterator<Item = (&str, &str)> {
     ring.hosts().iter().map(|host| (host.name.as_str(), host.address.as_str()))
 }
 
-fn peer_config(settings: &Settings) -> PeerConfig {
+pub(super) fn peer_config(settings: &Settings) -> PeerConfig {
     let security = if settings.tls_enabled {
         Security::Tls(TlsConfig {
             ca_file: settings.tls_ca_file.clone(),

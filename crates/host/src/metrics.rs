@@ -16,6 +16,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{FreeRates, Parts};
+use super::multicast::Multicast;
 
 /// Reads the parts' counters off when asked.
 pub(super) struct PartsCollector(pub(super) Arc<Parts>);
@@ -119,6 +120,9 @@ impl Collector for PartsCollector {
         }
         if let Some(status) = self.0.peer_tls_status() {
             tls_files(&mut encoder, &status)?;
+        }
+        if let Some(multicast) = &self.0.multicast {
+            groups(&mut encoder, multicast)?;
         }
         let client = self.0.peer_client.stats();
         counter(
@@ -246,6 +250,37 @@ fn egress(encoder: &mut DescriptorEncoder, server: &ServerStats) -> Result<(), s
         "Turns to send that took too long to be waited for",
         server.egress.overruns,
     )
+}
+
+fn groups(encoder: &mut DescriptorEncoder, multicast: &Multicast) -> Result<(), std::fmt::Error> {
+    for (name, value) in multicast.totals.counters() {
+        let help = "Multicast preloads; see the documentation page of the metrics";
+        counter(encoder, &format!("acstor_multicast_{name}"), help, value)?;
+    }
+    gauge(
+        encoder,
+        "acstor_multicast_sessions",
+        "Multicast sessions that this host sends",
+        multicast.hub.sessions() as u64,
+    )?;
+    for (name, help, label, counts) in [
+        (
+            "acstor_multicast_sent_sessions",
+            "Multicast sessions that this host sent, by their end",
+            "end",
+            multicast.totals.ends(),
+        ),
+        (
+            "acstor_multicast_heard_sessions",
+            "Multicast sessions that this host listened to, by the reason why it stopped",
+            "finish",
+            multicast.totals.finishes(),
+        ),
+    ] {
+        let counts = counts.into_iter().map(|(value, count)| (value.to_owned(), count));
+        labelled(encoder, name, help, label, counts)?;
+    }
+    Ok(())
 }
 
 fn tls_files(encoder: &mut DescriptorEncoder, status: &TlsStatus) -> Result<(), std::fmt::Error> {

@@ -19,6 +19,8 @@ use crate::limits::{
 pub struct RateLaw {
     link: f64,
     share: f64,
+    /// Greatest share.
+    share_max: f64,
     /// Loss above which the session has no use.
     carried: f64,
     /// Epoch that was open at the last decrease.
@@ -34,11 +36,19 @@ impl RateLaw {
         RateLaw {
             link: link_bytes_per_s.max(1) as f64,
             share: RATE_START,
+            share_max: RATE_MAX,
             carried: if has_parity { LOSS_CARRIED_MAX } else { LOSS_CLEAN_MAX },
             cut_in: None,
             recent: VecDeque::with_capacity(LOSSY_EPOCHS),
             cuts: 0,
         }
+    }
+
+    /// Returns the law with a rate of at most so many bytes per second, or the least rate where that is more.
+    pub fn limited_to(mut self, bytes_per_s: u64) -> RateLaw {
+        self.share_max = (bytes_per_s as f64 / self.link).clamp(RATE_MIN, RATE_MAX);
+        self.share = self.share.min(self.share_max);
+        self
     }
 
     /// Bytes per second, headers included.
@@ -71,7 +81,7 @@ impl RateLaw {
             self.cut_in = Some(open);
             self.cuts += 1;
         } else {
-            self.share = (self.share + RATE_STEP).min(RATE_MAX);
+            self.share = (self.share + RATE_STEP).min(self.share_max);
         }
         None
     }
@@ -126,6 +136,14 @@ mod tests {
         let shares = run(&mut law, 100, |_, _| (0.0, 0.3));
         assert!((shares[10] - 0.11).abs() < 1e-9);
         assert_eq!(law.share(), RATE_MAX);
+    }
+
+    #[test]
+    fn test_judge_a_limit_is_kept() {
+        let mut law = RateLaw::new(LINK, true).limited_to(LINK / 10);
+        run(&mut law, 100, |_, _| (0.0, 0.0));
+        assert_eq!(law.rate(), LINK as f64 / 10.0);
+        assert_eq!(RateLaw::new(LINK, true).limited_to(0).share(), RATE_MIN);
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub struct SenderConfig {
     pub layout: ShardLayout,
     /// Bytes per second of the sender's link.
     pub link_bytes_per_s: u64,
+    /// Most bytes per second, whatever the link has.
+    pub rate_max: u64,
     /// Indexes of the chunks on their disk, in the order in which they are sent.
     pub chunks: Vec<u64>,
     /// Time at which it begins; members join until then, and after.
@@ -109,7 +111,8 @@ impl Sender {
             state: SenderState::Gathering,
             end: None,
             judge: Judge::new(config.session),
-            law: RateLaw::new(config.link_bytes_per_s, config.layout.has_parity()),
+            law: RateLaw::new(config.link_bytes_per_s, config.layout.has_parity())
+                .limited_to(config.rate_max),
             pacer: Pacer::default(),
             next_chunk: 0,
             is_loading: false,
@@ -383,6 +386,7 @@ mod tests {
             key: key(),
             layout: ShardLayout::new(ChunkSize::new(CHUNK as u32).unwrap(), true),
             link_bytes_per_s: 125_000_000,
+            rate_max: u64::MAX,
             chunks: (0..chunks).collect(),
             starts_at: Duration::from_secs(2),
         });

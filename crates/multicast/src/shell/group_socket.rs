@@ -23,6 +23,13 @@ pub struct GroupConfig {
     pub interface_index: u32,
 }
 
+impl GroupConfig {
+    /// Returns whether the group stays in the network segment.
+    pub fn is_local(&self) -> bool {
+        is_local_group(self.group.ip())
+    }
+}
+
 /// A group that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {

@@ -57,6 +57,8 @@ pub struct HubConfig {
     pub chunk_size: ChunkSize,
     /// Bytes per second of this host's link.
     pub link_bytes_per_s: u64,
+    /// Most bytes per second of a session.
+    pub rate_max: u64,
 }
 
 struct Session {
@@ -211,6 +213,7 @@ impl<D: Disks, N: Network> Hub<D, N> {
             key: key.clone(),
             layout: ShardLayout::new(self.config.chunk_size, true),
             link_bytes_per_s: self.config.link_bytes_per_s,
+            rate_max: self.config.rate_max,
             chunks: Vec::new(),
             starts_at: now + JOIN_WINDOW,
         });

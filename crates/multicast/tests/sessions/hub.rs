@@ -119,6 +119,7 @@ fn hub(faults: Faults) -> (Arc<TestHub>, MemoryNetwork, Arc<Totals>) {
         group: group_config(),
         chunk_size: chunk_size(),
         link_bytes_per_s: 125_000_000,
+        rate_max: u64::MAX,
     };
     let totals = Arc::new(Totals::default());
     let hub = Hub::new(config, (OneDisk, network.clone()), Handle::current(), totals.clone());

@@ -99,6 +99,7 @@ impl World {
             key: key.clone(),
             layout,
             link_bytes_per_s: 125_000_000,
+            rate_max: u64::MAX,
             chunks: (0..chunks).collect(),
             starts_at: JOIN_WINDOW,
         });
