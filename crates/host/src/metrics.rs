@@ -15,8 +15,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{FreeRates, Parts};
 use super::multicast::Multicast;
+use super::{FreeRates, Parts};
 
 /// Reads the parts' counters off when asked.
 pub(super) struct PartsCollector(pub(super) Arc<Parts>);

@@ -35,8 +35,8 @@ pub mod compression_limits {
         COMPRESSION_CPU_IDLE_MIN, COMPRESSION_RATIO_UNSEEN, COMPRESSION_TIME_UNSEEN,
     };
 }
-pub use acstor_selection::exchange::{Neighbourhood, Order};
 pub use acstor_selection::Prefer;
+pub use acstor_selection::exchange::{Neighbourhood, Order};
 pub use ahead::boot_profiles::{boot_profile_len_max, encode_order};
 pub use ahead::boot_recorder::WorkingSet;
 pub use ahead::disk_boots::{DiskBoots, Reader};

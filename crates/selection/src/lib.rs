@@ -26,8 +26,8 @@
 
 mod backoff;
 mod circuit_breaker;
-mod compression_cost;
 mod compression;
+mod compression_cost;
 mod config;
 pub mod exchange;
 mod latency_histogram;
@@ -48,8 +48,8 @@ pub use circuit_breaker::{
     Admission, BREAKER_TRANSITIONS, BreakerEvent, BreakerRules, BreakerState, CircuitBreaker,
     FailureWhileOpen, OverdueTrial,
 };
-pub use compression_cost::CompressionCost;
 pub use compression::compression_pays;
+pub use compression_cost::CompressionCost;
 pub use config::{Prefer, SelectionConfig};
 pub use latency_histogram::LatencyHistogram;
 pub use moment::Moment;

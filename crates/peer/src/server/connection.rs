@@ -407,7 +407,10 @@ impl Connection {
             return self.refuse(request_id, PeerStatus::Overloaded);
         };
         match self.shared.chunks.group(self.host, message) {
-            Ok(answer) => self.output.push_grouped(request_id, answer.to_vec(), permit),
+            Ok(answer) => {
+                let body = answer.to_vec();
+                self.output.push_small(FrameKind::Grouped, request_id, body, permit);
+            }
             Err(status) => self.refuse(request_id, status),
         }
     }

@@ -57,11 +57,6 @@ impl Output {
         self.frames.push_back(Outgoing { header, payload, _permit: Some(permit) });
     }
 
-    pub(super) fn push_grouped(&mut self, request_id: u64, answer: Vec<u8>, permit: Permit) {
-        let header = Header::new(FrameKind::Grouped, answer.len() as u32, request_id).encode();
-        self.frames.push_back(Outgoing { header, payload: answer.into(), _permit: Some(permit) });
-    }
-
     pub(super) fn push_held(
         &mut self,
         request_id: u64,
