@@ -4,6 +4,7 @@ mod booting;
 mod deduplicating;
 mod discarding;
 mod exchanging;
+mod feeding;
 mod fetching_pages;
 mod image;
 mod keeping;
