@@ -261,3 +261,26 @@ def test_name_without_an_address_is_a_configuration_error(tmp_path: pathlib.Path
     with pytest.raises(exception.ConfigurationError, match=r"no-such-host\.invalid") as caught:
         settings.advertised_address(conf)
     assert "advertise_address" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("multicast", "group", "interface", "expected"),
+    [
+        ("off", "239.255.70.15", None, (None, "192.0.2.1")),
+        ("auto", "239.255.70.15", None, ("239.255.70.15:7421", "192.0.2.1")),
+        ("auto", "ff02::7070", "198.51.100.7", ("[ff02::7070]:7421", "198.51.100.7")),
+    ],
+)
+def test_multicast_settings(
+    conf: cfg.ConfigOpts,
+    multicast: str,
+    group: str,
+    interface: str | None,
+    expected: tuple[str | None, str],
+) -> None:
+    conf.set_override("advertise_address", "192.0.2.1", group="peer")
+    conf.set_override("multicast", multicast, group="preload")
+    conf.set_override("multicast_group", group, group="preload")
+    conf.set_override("multicast_interface", interface, group="preload")
+    given = settings.from_conf(conf, version="1", chunk_size=65536, origin_posix_root="/o")
+    assert (given["multicast_group"], given["multicast_interface"]) == expected
