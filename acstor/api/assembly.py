@@ -38,14 +38,17 @@ from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
 from acstor.rpc.signature import Signer, secrets_of
 from acstor.versions.database.opening import Stores, open_stores
+from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tasks import TaskKind
 
 ORIGIN_DEADLINE = 5.0
 """Seconds for which one call of the origin is repeated: a client waits for the answer."""
 OWNER_SECONDS = 5.0
 """Seconds that a host may take to tell of a volume."""
-KINDS = frozenset({TaskKind.CREATE, TaskKind.DELETE, TaskKind.EXPIRE})
+KINDS = frozenset({TaskKind.CREATE, TaskKind.DELETE, TaskKind.EXPIRE, TaskKind.RESTORE})
 """Kinds of tasks that the workers of this release do."""
+RESTORABLE = frozenset({TargetKind.VOLUME})
+"""Things that they put back in place."""
 
 
 TABLE: tuple[tuple[str, Callable[[Backends], Resource]], ...] = (
@@ -112,6 +115,7 @@ def build(conf: cfg.ConfigOpts) -> WsgiApplication:
         quotas=quotas_of(conf, stores),
         deployment=deployment,
         kinds=KINDS,
+        restorable=RESTORABLE,
         ask_owner=lambda host, volume_id: _ask_owner(conf, host, volume_id),
         limit_max=conf.api.max_limit,
     )

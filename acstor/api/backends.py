@@ -12,6 +12,7 @@ from acstor.api.user_services import UserServices
 from acstor.repository.versions import version_refs
 from acstor.repository.versions.store import VersionStore
 from acstor.versions.database.opening import Stores
+from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tasks import TaskKind
 
 
@@ -30,6 +31,8 @@ class Backends:
     """Hosts, ring, decision, for administrators."""
     kinds: frozenset[TaskKind]
     """Kinds of tasks that workers of this release can do."""
+    restorable: frozenset[TargetKind]
+    """Things that workers of this release can put back in place."""
     ask_owner: Callable[[str, str], Mapping[str, Any]]
     """Returns what the host that has a volume open says of it: host, id of the volume."""
     limit_max: int = 1000

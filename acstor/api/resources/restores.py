@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from acstor import exception
 from acstor.api import paging, task_requests, times
 from acstor.api.backends import Backends
 from acstor.api.errors import ApiError, not_found
@@ -89,6 +90,11 @@ class Restores:
         wanted, backends = call.body["restore"], self._backends
         versions = _versions(backends, call, wanted)
         kind, owner = require_target(backends, call, wanted)
+        if kind not in backends.restorable:
+            raise exception.UnsupportedError(
+                f"this release does not put a {kind.value} back in place",
+                hint="boot another server of the version, or restore the volumes one by one",
+            )
         parameters = {
             "kind": kind.value,
             "owner": owner,

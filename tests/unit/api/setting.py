@@ -2,7 +2,7 @@
 
 import datetime
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oslo_config import cfg
@@ -25,6 +25,7 @@ from acstor.repository.repository import Repository
 from acstor.repository.versions.store import VersionStore
 from acstor.versions.database import index_refresh
 from acstor.versions.database.opening import stores_of
+from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tables import METADATA
 from acstor.versions.database.tasks import TaskKind
 from testbed.doubles.faulty_database import FaultyDatabase, SetClock
@@ -116,7 +117,12 @@ class Setting:
         self.member = TestCaller(self.app, self.project)
         self.stranger = TestCaller(self.app, project_id(), "manager")
 
-    def with_quotas(self, quotas: Quotas, kinds: frozenset[TaskKind] | None = None) -> Backends:
+    def with_quotas(
+        self,
+        quotas: Quotas,
+        kinds: frozenset[TaskKind] | None = None,
+        restorable: Iterable[TargetKind] = TargetKind,
+    ) -> Backends:
         """Return backends with other limits."""
         return Backends(
             gate=self.gate,
@@ -126,6 +132,7 @@ class Setting:
             quotas=quotas,
             deployment=self.deployment,
             kinds=frozenset(TaskKind) if kinds is None else kinds,
+            restorable=frozenset(restorable),
             ask_owner=self._ask_owner,
             now=lambda: self.clock.now,
         )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from acstor.repository.versions.record import DiskKind, DiskName
+from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.task_states import TaskEvent
 from acstor.versions.database.tasks import Progress, TaskError, TaskKind
 from testbed.fixtures.api_callers import first_error
@@ -110,6 +111,16 @@ def test_restore_of_a_volume_from_a_group_has_its_version(api: Setting) -> None:
     parameters = api.stores.tasks.get(answer.json["task"]["id"]).parameters
     assert (parameters["versions"], parameters["version_id"]) == ([one], one)
     assert (parameters["owner"], parameters["keep_current"]) == (VOLUME, False)
+
+
+def test_restore_that_no_worker_does_is_refused(api: Setting) -> None:
+    version = api.add_version()
+    caller = api.caller_of(api.with_quotas(api.backends.quotas, restorable=[TargetKind.VOLUME]))
+    wanted = {"version_id": version, "server_id": SERVER}
+    answer = caller.ask("POST", "/v1/restores", {"restore": wanted})
+    assert (answer.status_code, answer.json["errors"][0]["code"]) == (400, "acstor.unsupported")
+    assert "boot another server" in answer.json["errors"][0]["hint"]
+    assert all_of(api.member, "/v1/tasks", "tasks") == []
 
 
 @pytest.mark.parametrize(

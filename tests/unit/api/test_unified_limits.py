@@ -11,6 +11,7 @@ from acstor.api import assembly
 from acstor.api.errors import QuotaError
 from acstor.api.quotas import SCHEDULES, VERSION_MIB, VERSIONS, UnifiedLimits, UsageCounter
 from acstor.repository.versions.record import DeltaCounts
+from testbed.fixtures.api_callers import project_id
 from tests.unit.api.setting import Setting
 
 
@@ -31,7 +32,7 @@ def test_limit_of_the_project_comes_before_the_registered_one(
     api: Setting, quotas: UnifiedLimits
 ) -> None:
     assert quotas.limits(api.project) == {"versions": 1, "version_mib": 0, "schedules": -1}
-    assert quotas.limits(api.stranger.project)["versions"] == 5
+    assert quotas.limits(project_id())["versions"] == 5
 
 
 def test_what_is_reached_passes_and_what_is_more_does_not(
