@@ -114,7 +114,7 @@ pub struct Parts {
     /// Held while the ring and what is known of its hosts change together.
     ring_changes: Mutex<()>,
     runtime_pulse: Arc<Pulse>,
-    link_rates: LinkRates,
+    link_rates: Arc<LinkRates>,
     is_draining: std::sync::atomic::AtomicBool,
 }
 

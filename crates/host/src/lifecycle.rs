@@ -98,10 +98,12 @@ impl Host {
             clock,
         };
         let read_path = ReadPath::new(read_config, seams, &mut registry, handle.clone())?;
+        let link_rates = Arc::new(LinkRates::default());
         let around = Around {
             read_path: &read_path,
             peer_client: &peer_client,
             rings: &rings,
+            link_rates: &link_rates,
             runtime: &handle,
             chunk_size,
         };
@@ -124,7 +126,7 @@ impl Host {
             state: Mutex::new(HostState::Created),
             ring_changes: Mutex::default(),
             runtime_pulse: Pulse::new(),
-            link_rates: LinkRates::default(),
+            link_rates,
             is_draining: false.into(),
             settings,
         });

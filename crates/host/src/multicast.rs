@@ -11,6 +11,7 @@ use acstor_multicast::shell::{
     AnswerFuture, ChunkSource, Disks, GroupConfig, Hub, HubConfig, ListenRequest, LoadFuture,
     OpenFuture, Refusal, SenderLink, Totals, UdpNetwork, listen,
 };
+use acstor_peer::exchange::{Hints, Join, Joined};
 use acstor_peer::frame::GROUP_BODY_LEN;
 use acstor_peer::{ChunkRequest, ChunkServer, ClassWatch, PeerClient, PeerStatus, ServeFuture};
 use acstor_readpath::{FedChunk, FeedFuture, FeedRequest, PreloadFeed, PreloadWhat, ReadPath};
@@ -21,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::links::LinkRates;
 use crate::{HostError, Settings};
 
 const _: () = assert!(MESSAGE_LEN_MAX == GROUP_BODY_LEN);
@@ -39,6 +41,7 @@ pub(super) struct Around<'a> {
     pub(super) read_path: &'a ReadPath,
     pub(super) peer_client: &'a PeerClient,
     pub(super) rings: &'a Arc<RingHandle>,
+    pub(super) link_rates: &'a Arc<LinkRates>,
     pub(super) runtime: &'a Handle,
     pub(super) chunk_size: ChunkSize,
 }
@@ -67,6 +70,7 @@ impl Multicast {
             host: settings.host.clone(),
             rings: around.rings.clone(),
             peer_client: around.peer_client.clone(),
+            link_rates: around.link_rates.clone(),
             group,
             chunk_size: around.chunk_size,
             rate_max: settings.multicast_rate_bytes_per_s,
@@ -161,6 +165,7 @@ struct GroupFeed {
     host: String,
     rings: Arc<RingHandle>,
     peer_client: PeerClient,
+    link_rates: Arc<LinkRates>,
     group: GroupConfig,
     chunk_size: ChunkSize,
     rate_max: u64,
@@ -187,7 +192,8 @@ impl PreloadFeed for GroupFeed {
         };
         let (what, chunk_size, group) = (code(request.what), self.chunk_size, self.group.clone());
         let request = ListenRequest { disk, what, chunk_size, missing, group };
-        let link = Arc::new(PeerLink { peer_client: self.peer_client.clone(), address });
+        let (peer_client, link_rates) = (self.peer_client.clone(), self.link_rates.clone());
+        let link = Arc::new(PeerLink { peer_client, link_rates, address });
         let totals = self.totals.clone();
         Box::pin(async move {
             let finish = listen(link, request, &UdpNetwork, (chunks, &totals)).await;
@@ -201,6 +207,7 @@ impl PreloadFeed for GroupFeed {
 /// Way to the sender, over the connection of peers.
 struct PeerLink {
     peer_client: PeerClient,
+    link_rates: Arc<LinkRates>,
     address: String,
 }
 
@@ -211,8 +218,10 @@ impl SenderLink for PeerLink {
         Box::pin(async move { peer_client.group(&address, &message, deadline).await.ok() })
     }
 
+    /// All or nothing of it: the agent tells that nothing is free from nine tenths on, which is what a
+    /// sender asks.
     fn link_used(&self) -> Option<f64> {
-        None // no part of a data plane knows the load of its link
+        self.link_rates.now().inwards.map(|free| if free == 0 { 1.0 } else { 0.0 })
     }
 }
 
@@ -229,6 +238,14 @@ impl ChunkServer for GroupChunks {
 
     fn holds(&self, digests: &[Digest]) -> Vec<bool> {
         self.read_path.holds(digests)
+    }
+
+    fn join(&self, join: &Join) -> Result<Joined, PeerStatus> {
+        self.read_path.join(join)
+    }
+
+    fn hint(&self, hints: &Hints) -> Result<u32, PeerStatus> {
+        self.read_path.hint(hints)
     }
 
     fn group(
