@@ -96,7 +96,7 @@ def test_id_is_a_marker_too(api: Setting) -> None:
     assert [each["id"] for each in found] == ids[1:]
 
 
-@pytest.mark.parametrize("marker", ["x", "bnVsbA", str(uuid.uuid4()), "WyJhIiwgMWUxMDBd"])
+@pytest.mark.parametrize("marker", ["x", "bnVsbA", str(uuid.UUID(int=7)), "WyJhIiwgMWUxMDBd"])
 def test_marker_that_is_none_is_refused(api: Setting, marker: str) -> None:
     answer = api.member.get(f"/v1/versions?marker={marker}")
     assert (answer.status_code, first_error(answer)["code"]) == (400, "acstor.marker.invalid")
