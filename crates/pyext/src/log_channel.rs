@@ -117,10 +117,15 @@ impl Visit for Line {
 mod tests {
     use super::*;
 
+    /// Directives for this module alone: other tests of the program log beside this one.
+    fn directives(level: &str) -> String {
+        format!("{}={level}", module_path!())
+    }
+
     #[test]
     fn lines_are_bounded_filtered_and_counted_when_lost() {
         let channel = LogChannel::installed();
-        channel.set_directives("info").unwrap();
+        channel.set_directives(&directives("info")).unwrap();
         tracing::debug!("hidden");
         tracing::warn!(peer = "h1", "stalled\nfor long");
         let lines = channel.take(10);
@@ -128,7 +133,7 @@ mod tests {
         assert!(lines[0].starts_with("WARN "), "{}", lines[0]);
         assert!(lines[0].contains("stalled for long") && lines[0].contains("peer=\"h1\""));
 
-        channel.set_directives("debug").unwrap();
+        channel.set_directives(&directives("debug")).unwrap();
         for number in 0..LINES_MAX + 3 {
             tracing::debug!(number, "line");
         }
