@@ -3,6 +3,7 @@
 //! How much comes by multicast depends on the machine's load, and so does whether anything does; that every host
 //! has every chunk in the end, with the right content, does not.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant as WallInstant};
 use acstor_peer::PeerServer;
 use acstor_readpath::{OriginError, OriginRange, OriginSource};
 use acstor_ring::{Host as RingHost, RingBuilder};
+use acstor_testkit::pages::metric_names;
 use acstor_types::{ChunkLocation, ManifestBuilder, PACK_DATA_OFFSET, PackId};
 use tempfile::TempDir;
 
@@ -259,4 +261,18 @@ fn test_part_is_what_its_code_means() {
         assert_eq!(part(code(what)), Some(what));
     }
     assert_eq!((part(0), part(3)), (None, None));
+}
+
+#[test]
+fn test_page_describes_every_metric_with_its_label_values() {
+    let page = include_str!("../../../../doc/source/admin/metrics-multicast.rst");
+    let totals = Totals::default();
+    let counters = totals.counters().into_iter().map(|(name, _)| name);
+    let others = ["sessions", "sent_sessions", "heard_sessions"];
+    let names: BTreeSet<_> =
+        counters.chain(others).map(|name| format!("acstor_multicast_{name}")).collect();
+    assert_eq!(metric_names(page), names.iter().map(String::as_str).collect());
+    for (value, _) in totals.ends().into_iter().chain(totals.finishes()) {
+        assert!(page.contains(&format!("``{value}``")), "label value {value}");
+    }
 }
