@@ -8,22 +8,18 @@ from acstor.api.backends import Backends
 from acstor.api.cluster import live_state
 from acstor.api.cluster.deployment import absolute_weight, relative_weight
 from acstor.api.errors import not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import cluster as schemas
 
 
-class _OfCluster:
+class _OfCluster(BackedResource):
     """Resource of the cluster."""
 
     def __init__(self, backends: Backends) -> None:
         """Keep the backends."""
-        self._backends = backends
+        super().__init__(backends)
         self._deployment = backends.deployment
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
 
 class Ring(_OfCluster):

@@ -5,7 +5,8 @@ from typing import Any
 from acstor.api.backends import Backends
 from acstor.api.cluster import live_state
 from acstor.api.errors import not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import cluster as schemas
 
 _HINT = "list what there is: openstack acstor host list"
@@ -25,17 +26,8 @@ def fields_of(backends: Backends, name: str) -> dict[str, Any]:
     return live_state.host_fields(name, member, heard, is_drain_wanted=is_wanted)
 
 
-class Hosts:
+class Hosts(BackedResource):
     """Hosts: ``/v1/hosts``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("hosts:list", "List hosts", {200: schemas.HOSTS_LISTED}, query=schemas.HOSTS_QUERY)
     def on_get(self, call: Call) -> Answer:
@@ -58,17 +50,8 @@ class Hosts:
         return Answer({"hosts": hosts, "links": []})
 
 
-class Host:
+class Host(BackedResource):
     """One host: ``/v1/hosts/<name>``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("hosts:show", "Show a host", {200: schemas.HOST_SHOWN})
     def on_get(self, call: Call) -> Answer:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from acstor.api import paging
-from acstor.api.backends import Backends
 from acstor.api.cluster.host_watch import HeardState
 from acstor.api.errors import not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import images as schemas
 from acstor.api.user_services import Kind, SeenThing
 from acstor.repository import layout
@@ -16,17 +16,8 @@ PAGE_MAX = 100
 """Most images of one page: for each a ref is read."""
 
 
-class _OfImages:
+class _OfImages(BackedResource):
     """Resource of images."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     def _fields(self, image: SeenThing, heard: Mapping[str, HeardState]) -> dict[str, Any]:
         """Return an image.

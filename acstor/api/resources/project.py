@@ -1,25 +1,16 @@
 """Defaults, usage and limits of a project."""
 
-from acstor.api.backends import Backends
 from acstor.api.errors import ApiError
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import project as schemas
 from acstor.repository.versions.record import Trigger
 from acstor.versions.database.project_settings import ProjectDefaults, triggers_of
 from acstor.versions.retention import Policy
 
 
-class Defaults:
+class Defaults(BackedResource):
     """Defaults: ``/v1/defaults``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("defaults:show", "Show the defaults of the project", {200: schemas.DEFAULTS})
     def on_get(self, call: Call) -> Answer:
@@ -54,17 +45,8 @@ def _shown(defaults: ProjectDefaults) -> Answer:
     return Answer({"defaults": fields})
 
 
-class UsageAndLimits:
+class UsageAndLimits(BackedResource):
     """Usage and limits: ``/v1/usage``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation(
         "usage:show",

@@ -6,9 +6,10 @@ from acstor import exception
 from acstor.api import paging, task_requests, times
 from acstor.api.backends import Backends
 from acstor.api.errors import ApiError, not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
 from acstor.api.paging import Page
 from acstor.api.resources import tasks
+from acstor.api.resources.base import BackedResource
 from acstor.api.resources.versions import require_target
 from acstor.api.schemas import parts
 from acstor.api.schemas import restores as schemas
@@ -45,17 +46,8 @@ def fields_of(task: Task) -> dict[str, Any]:
     }
 
 
-class Restores:
+class Restores(BackedResource):
     """Restores: ``/v1/restores``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("restores:list", "List restores", {200: schemas.LISTED}, query=schemas.QUERY)
     def on_get(self, call: Call) -> Answer:
@@ -110,17 +102,8 @@ class Restores:
         return task_requests.accepted(task)
 
 
-class OneRestore:
+class OneRestore(BackedResource):
     """One restore: ``/v1/restores/<id>``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("restores:show", "Show a restore", {200: schemas.SHOWN})
     def on_get(self, call: Call) -> Answer:

@@ -6,8 +6,9 @@ from typing import Any
 
 from acstor.api import times
 from acstor.api.backends import Backends
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
 from acstor.api.resources import schedules
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import schedules as schemas
 from acstor.repository.versions.record import DiskName, Trigger
 from acstor.versions import candidates, preview
@@ -31,17 +32,8 @@ VERSIONS_MAX = 10_000
 _FIELD = {TargetKind.SERVER: VersionField.SERVER, TargetKind.VOLUME: VersionField.VOLUME}
 
 
-class SchedulePreview:
+class SchedulePreview(BackedResource):
     """Preview: ``/v1/schedules/<id>/preview``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("schedules:preview", "Show what a schedule does next", {200: schemas.PREVIEW})
     def on_get(self, call: Call) -> Answer:

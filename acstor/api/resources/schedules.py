@@ -8,9 +8,10 @@ from acstor import exception
 from acstor.api import paging, task_requests, times
 from acstor.api.backends import Backends
 from acstor.api.errors import not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
 from acstor.api.paging import Page
 from acstor.api.quotas import SCHEDULES
+from acstor.api.resources.base import BackedResource
 from acstor.api.resources.versions import require_target
 from acstor.api.schemas import parts
 from acstor.api.schemas import schedules as schemas
@@ -105,17 +106,8 @@ def changed(
     )
 
 
-class Schedules:
+class Schedules(BackedResource):
     """Schedules: ``/v1/schedules``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("schedules:list", "List schedules", {200: schemas.LISTED}, query=schemas.QUERY)
     def on_get(self, call: Call) -> Answer:
@@ -172,17 +164,8 @@ def _is_wanted(stored: StoredSchedule, call: Call) -> bool:
     return has_name and query.get("enabled") in (None, stored.is_enabled)
 
 
-class OneSchedule:
+class OneSchedule(BackedResource):
     """One schedule: ``/v1/schedules/<id>``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("schedules:show", "Show a schedule", {200: schemas.SHOWN})
     def on_get(self, call: Call) -> Answer:
@@ -209,17 +192,8 @@ class OneSchedule:
         return Answer({"schedule": fields_of(self._backends, stored)})
 
 
-class ScheduleTarget:
+class ScheduleTarget(BackedResource):
     """Target of a schedule: ``/v1/schedules/<id>/targets/<id>``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation(
         "schedules:add_target",

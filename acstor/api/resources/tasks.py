@@ -4,8 +4,9 @@ from acstor import exception
 from acstor.api import paging, task_requests
 from acstor.api.backends import Backends
 from acstor.api.errors import ApiError, not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
 from acstor.api.paging import Page
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import tasks as schemas
 from acstor.versions.database.engine import to_ms
 from acstor.versions.database.task_states import TaskState
@@ -49,17 +50,8 @@ def resource_of(call: Call) -> str | None:
     return named[0] if named else None
 
 
-class Tasks:
+class Tasks(BackedResource):
     """Tasks: ``/v1/tasks``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("tasks:list", "List tasks", {200: schemas.LISTED}, query=schemas.QUERY)
     def on_get(self, call: Call) -> Answer:
@@ -81,17 +73,8 @@ class Tasks:
         return Answer(paging.body(call, "tasks", items, page, last))
 
 
-class OneTask:
+class OneTask(BackedResource):
     """One task: ``/v1/tasks/<id>``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("tasks:show", "Show a task", {200: schemas.SHOWN})
     def on_get(self, call: Call) -> Answer:

@@ -2,10 +2,10 @@
 
 from acstor import exception
 from acstor.api import paging
-from acstor.api.backends import Backends
 from acstor.api.errors import ApiError, not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
 from acstor.api.resources import versions
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import versions as schemas
 from acstor.repository.repository import Repository
 from acstor.repository.versions.record import VersionRecord
@@ -14,17 +14,8 @@ from acstor.versions.differences import ZeroDisk
 from acstor.versions.restore_plan import DiskContent
 
 
-class VersionDiff:
+class VersionDiff(BackedResource):
     """Differences: ``/v1/versions/<id>/diff``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation(
         "versions:diff",

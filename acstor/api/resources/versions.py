@@ -8,9 +8,10 @@ from acstor import exception
 from acstor.api import paging, task_requests, times
 from acstor.api.backends import Backends
 from acstor.api.errors import ApiError, LockedError, not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
 from acstor.api.paging import Page
 from acstor.api.quotas import VERSION_MIB, VERSIONS
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import parts, tasks
 from acstor.api.schemas import versions as schemas
 from acstor.repository.versions import locks
@@ -116,17 +117,8 @@ def _refresh(backends: Backends, version: IndexedVersion) -> IndexedVersion | No
     return index_refresh.refresh(backends.stores.versions, refs, version.id)
 
 
-class Versions:
+class Versions(BackedResource):
     """Versions: ``/v1/versions``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("versions:list", "List versions", {200: schemas.LISTED}, query=schemas.QUERY)
     def on_get(self, call: Call) -> Answer:
@@ -186,17 +178,8 @@ class Versions:
         return task_requests.accepted(task)
 
 
-class Version:
+class Version(BackedResource):
     """One version: ``/v1/versions/<id>``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation("versions:show", "Show a version", {200: schemas.SHOWN})
     def on_get(self, call: Call) -> Answer:
@@ -241,17 +224,8 @@ class Version:
         return Answer({"version": fields_of(left, is_admin=call.is_admin)}, 202)
 
 
-class VersionLock:
+class VersionLock(BackedResource):
     """Lock of a version: ``/v1/versions/<id>/lock``."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     @operation(
         "versions:lock",

@@ -5,9 +5,9 @@ from typing import Any
 
 from acstor import exception, untrusted_json
 from acstor.api import paging, times
-from acstor.api.backends import Backends
 from acstor.api.errors import not_found
-from acstor.api.operations import Answer, Call, Gate, operation
+from acstor.api.operations import Answer, Call, operation
+from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import volumes as schemas
 from acstor.api.user_services import Kind, SeenThing
 from acstor.repository.volumes import record_refs
@@ -35,17 +35,8 @@ def fields_of(volume: SeenThing, record: VolumeRecord, *, is_admin: bool) -> dic
     return found
 
 
-class _OfVolumes:
+class _OfVolumes(BackedResource):
     """Resource of volumes."""
-
-    def __init__(self, backends: Backends) -> None:
-        """Keep the backends."""
-        self._backends = backends
-
-    @property
-    def gate(self) -> Gate:
-        """Gate that its calls come through."""
-        return self._backends.gate
 
     def _record(self, volume: SeenThing) -> VolumeRecord | None:
         """Return the record of a volume, None where it is not ACStor's."""
