@@ -6,21 +6,18 @@ those of a host are.
 
 import contextlib
 import dataclasses
-import uuid
 
 from acstor import exception
 from acstor.repository.versions.captures import Stored
-from acstor.repository.versions.locks import parse_time
 from acstor.repository.versions.record import (
     Consistency,
-    DiskKind,
-    DiskName,
-    Trigger,
     VersionRecord,
 )
 from acstor.repository.versions.states import VersionState
 from acstor.repository.versions.store import VersionStore
-from acstor.versions.services.captures import CaptureOrder, CaptureProgress, CaptureState
+from acstor.versions.host_capture.progress import CapturedDisk, CaptureProgress, Failure
+from acstor.versions.host_capture.request import CaptureRequest
+from acstor.versions.host_capture.states import CaptureState
 
 _NEXT = {
     CaptureState.QUEUED: CaptureState.READING,
@@ -35,7 +32,7 @@ _ENDED = frozenset({CaptureState.COMMITTED, CaptureState.FAILED, CaptureState.AB
 class HostCapture:
     """One capture on a host."""
 
-    order: CaptureOrder
+    request: CaptureRequest
     epoch: int
     devices: tuple[str, ...]
     state: CaptureState = CaptureState.QUEUED
@@ -44,8 +41,7 @@ class HostCapture:
     @property
     def versions(self) -> dict[str, str]:
         """Ids by device."""
-        space = uuid.UUID(self.order.task)
-        return {name: str(uuid.uuid5(space, f"disk {name}")) for name in self.devices}
+        return {device: self.request.version_id(device) for device in self.devices}
 
 
 class MemoryCaptures:
@@ -63,15 +59,15 @@ class MemoryCaptures:
         self.devices: dict[str, tuple[str, ...]] = {}
         self.silent: set[str] = set()
         self.fails_in: CaptureState | None = None
-        self.orders: list[CaptureOrder] = []
+        self.requests: list[CaptureRequest] = []
 
-    def start(self, host: str, order: CaptureOrder, epoch: int) -> CaptureProgress:
-        self._admit(host, order.task, epoch)
-        known = self.held.get((host, order.task))
+    def start(self, host: str, request: CaptureRequest, epoch: int) -> CaptureProgress:
+        self._admit(host, request.task, epoch)
+        known = self.held.get((host, request.task))
         if known is None or known.state in (CaptureState.FAILED, CaptureState.ABORTED):
-            self.orders.append(order)
-            devices = self.devices.get(order.owner, ("vda",))
-            known = self.held[host, order.task] = HostCapture(order, epoch, devices)
+            self.requests.append(request)
+            devices = self.devices.get(request.owner, ("vda",))
+            known = self.held[host, request.task] = HostCapture(request, epoch, devices)
         return self._progress(host, known)
 
     def progress(self, host: str, task: str, epoch: int) -> CaptureProgress:
@@ -133,35 +129,37 @@ class MemoryCaptures:
                 self._store.abandon(version_id, host)
 
     def _record(self, host: str, known: HostCapture, device: str) -> VersionRecord:
-        wanted = known.order.version
-        expires_at = wanted["expires_at"]
+        request = known.request
+        wanted = request.version
         return VersionRecord(
             state=VersionState.CAPTURED,
-            disk=DiskName(DiskKind(known.order.kind), known.order.owner, device),
+            disk=request.disk(device),
             size_bytes=1 << 20,
-            project=wanted["project"],
+            project=wanted.project,
             created_at=self._store._now(),
-            name=wanted["name"],
-            trigger=Trigger(wanted["trigger"]),
+            name=wanted.name,
+            trigger=wanted.trigger,
             consistency=Consistency.CRASH,
-            parent=known.order.parents.get(device),
+            parent=request.parents.get(device),
             host=host,
-            group=known.order.task,
+            group=request.task,
             group_size=len(known.devices),
-            schedule=wanted["schedule"],
-            slot=wanted["slot"],
-            expires_at=expires_at and parse_time(expires_at, "expires_at"),
-            labels=wanted["labels"],
+            schedule=wanted.schedule,
+            slot=wanted.slot,
+            expires_at=wanted.expires_at,
+            labels=wanted.labels,
         )
 
     def _progress(self, host: str, known: HostCapture) -> CaptureProgress:
         share = list(CaptureState).index(known.state)
         return CaptureProgress(
+            task=known.request.task,
+            epoch=self.epochs[known.request.task],
+            host=host,
             state=known.state,
-            versions=known.versions,
-            left_out={},
-            consistency="crash",
+            disks=tuple(CapturedDisk(one, device) for device, one in known.versions.items()),
+            consistency=Consistency.CRASH,
             done_bytes=share * 100,
             total_bytes=400,
-            failure=known.failure,
+            failure=None if known.failure is None else Failure.of(known.failure),
         )

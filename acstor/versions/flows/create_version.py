@@ -11,7 +11,7 @@ from typing import Any
 from acstor import exception
 from acstor.repository.versions import version_refs
 from acstor.repository.versions.locks import parse_time
-from acstor.repository.versions.record import Trigger
+from acstor.repository.versions.record import Consistency, DiskKind, Trigger
 from acstor.repository.versions.states import RESTORABLE, VersionState
 from acstor.repository.volumes import record_refs
 from acstor.versions.database.schedule_store import TargetKind
@@ -26,13 +26,10 @@ from acstor.versions.database.version_index import (
 from acstor.versions.flows import volume_content
 from acstor.versions.flows.step import Step
 from acstor.versions.flows.work import Work
-from acstor.versions.services.captures import (
-    LOST,
-    READ,
-    CaptureOrder,
-    CaptureProgress,
-    CaptureState,
-)
+from acstor.versions.host_capture.progress import CaptureProgress
+from acstor.versions.host_capture.request import CaptureRequest, VersionFields, WantedConsistency
+from acstor.versions.host_capture.states import CaptureState
+from acstor.versions.services.captures import LOST, READ
 
 POLL_SECONDS = 2.0
 """Seconds between two questions to a host."""
@@ -85,13 +82,13 @@ class Capture(Step):
             return _publish_volume(work, place["parents"].get(""))
         captures = work.services.captures
         work.fence()
-        order = order_of(work, place)
-        begun = _patiently(work, lambda: captures.start(place["host"], order, work.epoch))
+        request = request_of(work, place)
+        begun = _patiently(work, lambda: captures.start(place["host"], request, work.epoch))
         found = _until(work, place["host"], begun, READ | LOST)
         return {
-            "versions": dict(found.versions),
+            "versions": found.versions,
             "left_out": dict(found.left_out),
-            "consistency": found.consistency,
+            "consistency": found.consistency and found.consistency.value,
         }
 
     def undo(self, work: Work) -> None:
@@ -173,30 +170,29 @@ def steps() -> list[Step]:
     return [Locate(), Capture(), Commit(), Index(), Finish()]
 
 
-def order_of(work: Work, place: dict[str, Any]) -> CaptureOrder:
-    """Return the order for the host."""
+def request_of(work: Work, place: dict[str, Any]) -> CaptureRequest:
+    """Return the request for the host."""
     wanted = work.parameters
     expires_at = wanted.get("expires_at")
-    version = {
-        "project": work.task.project,
-        "trigger": Trigger(wanted.get("trigger", Trigger.MANUAL)).value,
-        "name": str(wanted.get("name", "")),
-        "schedule": wanted.get("schedule"),
-        "slot": wanted.get("slot"),
-        "expires_at": expires_at and parse_time(expires_at, "expires_at").isoformat(),
-        "labels": dict(wanted.get("labels") or {}),
-        "dedup_scope": None,
-    }
+    version = VersionFields(
+        project=work.task.project,
+        trigger=Trigger(wanted.get("trigger", Trigger.MANUAL)),
+        name=str(wanted.get("name", "")),
+        schedule=wanted.get("schedule"),
+        slot=wanted.get("slot"),
+        expires_at=expires_at and parse_time(expires_at, "expires_at").replace(microsecond=0),
+        labels=dict(wanted.get("labels") or {}),
+    )
     is_volume = TargetKind(wanted["kind"]) is TargetKind.VOLUME
-    return CaptureOrder(
+    return CaptureRequest(
         task=work.task.id,
-        kind="volume" if is_volume else "instance",
+        kind=DiskKind.VOLUME if is_volume else DiskKind.INSTANCE,
         owner=str(wanted["owner"]),
         version=version,
         parents=place["parents"],
         base_image=place["base_image"],
-        consistency=str(wanted.get("consistency", "best")),
-        deadline_seconds=float(wanted.get("deadline_seconds", READ_SECONDS)),
+        consistency=WantedConsistency(wanted.get("consistency", WantedConsistency.BEST)),
+        deadline_s=float(wanted.get("deadline_seconds", READ_SECONDS)),
     )
 
 
@@ -273,7 +269,7 @@ def _until(
             if work.refresh(version_id) is not None:
                 shown.add(version_id)
         if found.failure is not None:
-            raise found.failure
+            raise found.failure.to_error()
         if found.state in LOST:
             raise exception.UnavailableError(f"host {host} gave the capture up")
         if found.state in ends:
@@ -294,7 +290,7 @@ def _publish_volume(work: Work, parent: str | None) -> dict[str, Any]:
     version_id = volume_content.publish(
         work, volume, name=str(work.parameters.get("name", "")), trigger=trigger, parent=parent
     )
-    return {"versions": {"": version_id}, "left_out": {}, "consistency": "crash"}
+    return {"versions": {"": version_id}, "left_out": {}, "consistency": Consistency.CRASH.value}
 
 
 def _forget(work: Work, host: str) -> None:

@@ -27,11 +27,13 @@ class CapturedDisk:
     """Set where UEFI variables come with it."""
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> "CapturedDisk":
+    def from_fields(cls, fields: object) -> "CapturedDisk":
         """Read the JSON form.
 
         :raises ValueError: when it is malformed.
         """
+        if not isinstance(fields, Mapping):
+            raise ValueError("a disk is no object")
         return cls(
             version=uuid_of(fields.get("version"), "version"),
             device=_text(fields.get("device"), "device"),
@@ -62,11 +64,13 @@ class Failure:
         return exception.CLASS_OF_KIND[self.kind](self.message, hint=self.hint)
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> "Failure":
+    def from_fields(cls, fields: object) -> "Failure":
         """Read the JSON form.
 
         :raises ValueError: when it is malformed.
         """
+        if not isinstance(fields, Mapping):
+            raise ValueError("failure is no object")
         return cls(
             exception.ErrorKind(str(fields.get("kind"))),
             _text(fields.get("message"), "message"),
@@ -98,6 +102,11 @@ class CaptureProgress:
     age_s: float = 0.0
     """Seconds since the state was entered."""
     failure: Failure | None = None
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Ids of the versions by device."""
+        return {disk.device: disk.version for disk in self.disks}
 
     def to_answer(self) -> dict[str, Any]:
         """Return the JSON form."""

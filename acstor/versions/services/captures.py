@@ -4,104 +4,19 @@ Everything is answered at once, and may be repeated; what takes long goes on the
 the epoch of its task, and a host refuses an older one.
 """
 
-import dataclasses
-import enum
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from acstor import exception, untrusted_json
-from acstor.repository import layout
-from acstor.repository.versions.record import GROUP_SIZE_MAX
+from acstor import exception
 from acstor.rpc.agent_client import AgentClient
-
-
-class CaptureState(enum.StrEnum):
-    """State of a capture as its host tells it."""
-
-    QUEUED = "queued"
-    READING = "reading"
-    HELD = "held"
-    """All of it is on the host."""
-    COMMITTING = "committing"
-    COMMITTED = "committed"
-    """Its versions are restore points."""
-    FAILED = "failed"
-    ABORTED = "aborted"
-
+from acstor.versions.host_capture.progress import CaptureProgress
+from acstor.versions.host_capture.request import CaptureRequest
+from acstor.versions.host_capture.states import CaptureState
 
 READ = frozenset({CaptureState.HELD, CaptureState.COMMITTING, CaptureState.COMMITTED})
 """States in which the moment is over: the guest may go on as it likes."""
 LOST = frozenset({CaptureState.FAILED, CaptureState.ABORTED})
 """States in which nothing is left of it."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CaptureOrder:
-    """Order of a capture: all disks of one moment."""
-
-    task: str
-    kind: str
-    """``instance`` or ``volume``."""
-    owner: str
-    version: Mapping[str, Any]
-    """Fields of the records: project, trigger, name and so on."""
-    parents: Mapping[str, str]
-    """Newest version of each disk, by its device; that of a volume is empty."""
-    base_image: str | None
-    consistency: str
-    deadline_seconds: float
-    """For reading the disks."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CaptureProgress:
-    """Progress of a capture as its host tells it."""
-
-    state: CaptureState
-    versions: Mapping[str, str]
-    """Ids of the versions, by the device of each disk."""
-    left_out: Mapping[str, str]
-    """Reasons for which disks are not among them, by device."""
-    consistency: str | None
-    done_bytes: int
-    total_bytes: int
-    failure: exception.AcstorError | None
-    """Reason for which it came to nothing."""
-
-    @classmethod
-    def from_answer(cls, host: str, answer: object) -> "CaptureProgress":
-        """Read the answer of a host.
-
-        :raises InternalError: when it is malformed.
-        """
-        try:
-            return cls._parse(answer)
-        except (ValueError, TypeError, AttributeError, exception.InvalidError) as error:
-            raise exception.InternalError(
-                f"host {host} answered nonsense about a capture: {error}",
-                hint="upgrade ACStor on that host",
-            ) from error
-
-    @classmethod
-    def _parse(cls, answer: object) -> "CaptureProgress":
-        if not isinstance(answer, Mapping):
-            raise ValueError("no object")
-        disks = answer.get("disks")
-        if not isinstance(disks, list) or len(disks) > GROUP_SIZE_MAX:
-            raise ValueError("disks is no list of at most 256")
-        left_out = answer.get("left_out") or {}
-        return cls(
-            state=CaptureState(str(answer.get("state"))),
-            versions={
-                str(disk["device"]): layout.canonical_id(str(disk.get("version")), "version")
-                for disk in disks
-            },
-            left_out={str(name): str(reason) for name, reason in left_out.items()},
-            consistency=answer.get("consistency"),
-            done_bytes=untrusted_json.whole(answer.get("done_bytes", 0), "done_bytes"),
-            total_bytes=untrusted_json.whole(answer.get("total_bytes", 0), "total_bytes"),
-            failure=_failure(answer.get("failure")),
-        )
 
 
 class HostCaptures(Protocol):
@@ -111,7 +26,7 @@ class HostCaptures(Protocol):
     may be repeated) and :class:`~acstor.exception.FencedError` (a newer epoch was there).
     """
 
-    def start(self, host: str, order: CaptureOrder, epoch: int) -> CaptureProgress:
+    def start(self, host: str, request: CaptureRequest, epoch: int) -> CaptureProgress:
         """Begin a capture, or take over the one of that task.
 
         :raises NotFoundError: when there is no such server on the host.
@@ -147,28 +62,14 @@ class RpcCaptures:
         """Return captures over a client of agents."""
         return cls(client.call)
 
-    def start(self, host: str, order: CaptureOrder, epoch: int) -> CaptureProgress:
+    def start(self, host: str, request: CaptureRequest, epoch: int) -> CaptureProgress:
         """Begin a capture; see :meth:`HostCaptures.start`."""
-        answer = self._call(
-            host,
-            "capture_start",
-            task=order.task,
-            epoch=epoch,
-            kind=order.kind,
-            owner=order.owner,
-            version=dict(order.version),
-            devices=None,
-            parents=dict(order.parents),
-            base_image=order.base_image,
-            consistency=order.consistency,
-            deadline_s=order.deadline_seconds,
-        )
-        return CaptureProgress.from_answer(host, answer)
+        arguments = request.to_arguments()
+        return _progress_in(host, self._call(host, "capture_start", epoch=epoch, **arguments))
 
     def progress(self, host: str, task: str, epoch: int) -> CaptureProgress:
         """Return how far it is; see :meth:`HostCaptures.progress`."""
-        answer = self._call(host, "capture_progress", task=task, epoch=epoch)
-        return CaptureProgress.from_answer(host, answer)
+        return _progress_in(host, self._call(host, "capture_progress", task=task, epoch=epoch))
 
     def abort(self, host: str, task: str, epoch: int) -> None:
         """Give it up; see :meth:`HostCaptures.abort`."""
@@ -186,13 +87,15 @@ class RpcCaptures:
         return isinstance(answer, Mapping) and answer.get("is_gone") is True
 
 
-def _failure(fields: object) -> exception.AcstorError | None:
-    if fields is None:
-        return None
-    if not isinstance(fields, Mapping):
-        raise ValueError("failure is no object")
-    kind = exception.ErrorKind(str(fields.get("kind")))
-    hint = fields.get("hint")
-    return exception.CLASS_OF_KIND[kind](
-        str(fields.get("message")), hint=hint if isinstance(hint, str) else None
-    )
+def _progress_in(host: str, answer: object) -> CaptureProgress:
+    """Read the answer of a host.
+
+    :raises InternalError: when it is malformed.
+    """
+    try:
+        return CaptureProgress.from_answer(answer)
+    except exception.InvalidError as error:
+        raise exception.InternalError(
+            f"host {host} answered nonsense about a capture: {error}",
+            hint="upgrade ACStor on that host",
+        ) from error

@@ -9,7 +9,7 @@ from acstor.repository.versions.record import DiskKind, DiskName
 from acstor.repository.versions.states import VersionState
 from acstor.versions.database.task_states import TaskState
 from acstor.versions.database.tasks import Task, TaskKind, TaskQuery
-from acstor.versions.services.captures import CaptureState
+from acstor.versions.host_capture.states import CaptureState
 from tests.unit.repository.versions.records import committed, version_id
 from tests.unit.versions.flows.cloud import PROJECT, SERVER, TASK, Cloud, Killed
 
@@ -62,7 +62,7 @@ def test_newest_restore_point_is_the_parent(cloud: Cloud) -> None:
     ask(cloud)
     cloud.stores.versions.put(_row(cloud, version_id(1)))
     cloud.work()
-    assert cloud.captures.orders[0].parents == {"vda": version_id(1)}
+    assert cloud.captures.requests[0].parents == {"vda": version_id(1)}
 
 
 def _row(cloud: Cloud, one: str) -> Any:

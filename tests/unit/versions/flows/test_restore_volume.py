@@ -193,4 +193,4 @@ def test_version_of_a_volume_that_nobody_has_open(cloud: Cloud) -> None:
     record = cloud.versions.get(made).record
     assert (record.name, record.group, record.state) == ("now", TASK, VersionState.COMMITTED)
     assert content_of(cloud.versions.repository.origin, record.content) == "one two "
-    assert cloud.captures.orders == []
+    assert cloud.captures.requests == []

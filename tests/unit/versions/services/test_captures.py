@@ -1,23 +1,34 @@
 """Captures over the message bus: what is sent, and that no answer is believed unread."""
 
+import datetime
 import uuid
 from typing import Any
 
 import pytest
 
 from acstor import exception
-from acstor.versions.services.captures import CaptureOrder, CaptureState, RpcCaptures
+from acstor.agent.capture_endpoint import CaptureEndpoint
+from acstor.repository.versions.record import DiskKind, Trigger
+from acstor.versions.host_capture.progress import CapturedDisk, CaptureProgress
+from acstor.versions.host_capture.request import CaptureRequest, VersionFields
+from acstor.versions.host_capture.states import CaptureState
+from acstor.versions.services.captures import RpcCaptures
 
 TASK, VERSION = (str(uuid.UUID(int=number)) for number in (1, 2))
-ORDER = CaptureOrder(
-    task=TASK,
-    kind="instance",
-    owner=str(uuid.UUID(int=3)),
-    version={"project": "p"},
+REQUEST = CaptureRequest(
+    TASK,
+    DiskKind.INSTANCE,
+    str(uuid.UUID(int=3)),
+    VersionFields(
+        "p",
+        Trigger.SCHEDULE,
+        schedule="nightly",
+        slot="2026-11-27T02:30:00Z",
+        expires_at=datetime.datetime(2026, 12, 11, tzinfo=datetime.UTC),
+        labels={"why": "nightly"},
+    ),
     parents={"vda": VERSION},
-    base_image=None,
-    consistency="best",
-    deadline_seconds=60.0,
+    deadline_s=60.0,
 )
 ANSWER: dict[str, Any] = {
     "task": TASK,
@@ -47,25 +58,57 @@ class Agent:
         return self.answer
 
 
-def test_order_is_sent_with_the_epoch() -> None:
-    agent = Agent(ANSWER)
-    found = RpcCaptures(agent).start("h1", ORDER, 4)
-    ((host, method, arguments),) = agent.calls
-    assert (host, method) == ("h1", "capture_start")
-    assert (arguments["task"], arguments["epoch"], arguments["deadline_s"]) == (TASK, 4, 60.0)
-    assert arguments["devices"] is None
-    assert found.state is CaptureState.HELD
+class Host:
+    """Agent of a host: what answers calls there, without a bus between."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+        self._endpoint = CaptureEndpoint("h1", self)
+
+    def __call__(self, host: str, method: str, **arguments: object) -> object:
+        answer = getattr(self._endpoint, method)({}, **arguments)
+        return answer["result"]
+
+    def start_capture(self, request: CaptureRequest, epoch: int) -> CaptureProgress:
+        self.asked.append((request, epoch))
+        return self.progress_of(request.task, epoch)
+
+    def progress_of(self, task: str, epoch: int) -> CaptureProgress:
+        disks = (CapturedDisk(VERSION, "vda", 512),)
+        left_out = {"vdb": "it is in a pool of Ceph"}
+        return CaptureProgress(task, epoch, "h1", CaptureState.HELD, disks, left_out)
+
+    def abort(self, task: str, epoch: int) -> CaptureProgress:
+        self.asked.append(("abort", task, epoch))
+        return self.progress_of(task, epoch)
+
+    def discard(self, task: str, epoch: int) -> bool:
+        self.asked.append(("discard", task, epoch))
+        return True
+
+    def follow(self, server: str, triggers: frozenset[Trigger]) -> bool:
+        raise NotImplementedError
+
+
+def test_agents_take_what_is_sent_and_are_understood() -> None:
+    host = Host()
+    captures = RpcCaptures(host)
+    found = captures.start("h1", REQUEST, 4)
+    assert host.asked == [(REQUEST, 4)]
+    assert found == captures.progress("h1", TASK, 4) == host.progress_of(TASK, 4)
     assert found.versions == {"vda": VERSION}
-    assert found.left_out == {"vdb": "it is in a pool of Ceph"}
-    assert (found.done_bytes, found.total_bytes, found.failure) == (5, 10, None)
+    captures.abort("h1", TASK, 4)
+    assert captures.discard("h1", TASK, 4)
+    assert host.asked[1:] == [("abort", TASK, 4), ("discard", TASK, 4)]
 
 
 def test_failure_of_the_host_is_an_error() -> None:
     failure = {"kind": "exhausted", "message": "no room", "hint": "make some"}
     agent = Agent({**ANSWER, "state": "failed", "failure": failure})
     found = RpcCaptures(agent).progress("h1", TASK, 4)
-    assert isinstance(found.failure, exception.ExhaustedError)
-    assert found.failure.hint == "make some"
+    assert found.failure is not None
+    error = found.failure.to_error()
+    assert (type(error), error.hint) == (exception.ExhaustedError, "make some")
 
 
 @pytest.mark.parametrize(
