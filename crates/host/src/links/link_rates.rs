@@ -1,7 +1,7 @@
 //! Free rates of this host's own link, as the agent measures them, for as long as it says that they hold.
 //!
-//! They are news of some seconds ago, and a bound on what is begun: nothing is fetched ahead over a link of
-//! which nothing is free, and peers are told what it has to spare. Whoever tells them may die; then they are
+//! They are news of some seconds ago, and a bound on what is begun: two chunks at a time go ahead over a link
+//! of which nothing is free, and peers are told what it has to spare. Whoever tells them may die; then they are
 //! forgotten in time, and this host does as one that nobody tells anything.
 
 use std::sync::{Arc, Weak};
