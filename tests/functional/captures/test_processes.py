@@ -28,6 +28,7 @@ from acstor.repository.versions.record import DiskKind
 from acstor.repository.versions.states import VersionState
 from acstor.repository.versions.store import VersionStore
 from acstor.versions.host_capture.request import CaptureRequest, VersionFields
+from testbed.fixtures.documents import ROOT
 from testbed.fixtures.stored_chunks import read_chunk
 from tests.unit.repository.images import image_id, register
 from tests.unit.repository.versions.records import NOON
@@ -37,6 +38,12 @@ SIZE = 64 * CHUNK
 SERVER = str(uuid.UUID(int=70))
 IMAGE = image_id(0)
 PROCESSES = ChildProcesses(("-m", "testbed.fixtures.capturing_child"))
+
+
+@pytest.fixture(autouse=True)
+def imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have children import what the wheel does not have."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 class Host:
