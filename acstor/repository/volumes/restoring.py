@@ -103,17 +103,6 @@ class RestorableVolumes(VolumeStore):
         after = self._change(volume_id, VolumeRecordEvent.REVERT, given_up).after
         return not is_restored_by(after, by)
 
-    def _forget_pending(self, volume_id: str, wanted: Pending) -> None:
-        self._change(
-            volume_id,
-            VolumeRecordEvent.REVERT,
-            lambda record: (
-                dataclasses.replace(record, pending=None)
-                if record.pending == wanted and record.owner is None
-                else record
-            ),
-        )
-
 
 def is_restored_by(record: VolumeRecord, by: str) -> bool:
     """Return whether somebody was the last to restore a volume."""

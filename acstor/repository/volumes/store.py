@@ -261,18 +261,21 @@ class VolumeStore(Settling, RecordEdits):
         before = self._change(volume_id, VolumeRecordEvent.REVERT, announced).before
         lost = self._claim(wanted.disk)
         if lost:
-            self._change(
-                volume_id,
-                VolumeRecordEvent.REVERT,
-                lambda record: (
-                    dataclasses.replace(record, pending=None)
-                    if record.pending == wanted and record.owner is None
-                    else record
-                ),
-            )
+            self._forget_pending(volume_id, wanted)
             raise lost_error(f"snapshot {snapshot.id}", lost)
         after = self._change(volume_id, VolumeRecordEvent.REVERT, reverted).after
         return Change(before, after)
+
+    def _forget_pending(self, volume_id: str, wanted: Pending) -> None:
+        self._change(
+            volume_id,
+            VolumeRecordEvent.REVERT,
+            lambda record: (
+                dataclasses.replace(record, pending=None)
+                if record.pending == wanted and record.owner is None
+                else record
+            ),
+        )
 
     # Parts
 
