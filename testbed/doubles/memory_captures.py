@@ -17,7 +17,7 @@ from acstor.repository.versions.states import VersionState
 from acstor.repository.versions.store import VersionStore
 from acstor.versions.host_capture.progress import CapturedDisk, CaptureProgress, Failure
 from acstor.versions.host_capture.request import CaptureRequest
-from acstor.versions.host_capture.states import CaptureState
+from acstor.versions.host_capture.states import ENDED, CaptureState
 
 _NEXT = {
     CaptureState.QUEUED: CaptureState.READING,
@@ -25,7 +25,6 @@ _NEXT = {
     CaptureState.HELD: CaptureState.COMMITTING,
     CaptureState.COMMITTING: CaptureState.COMMITTED,
 }
-_ENDED = frozenset({CaptureState.COMMITTED, CaptureState.FAILED, CaptureState.ABORTED})
 
 
 @dataclasses.dataclass(slots=True)
@@ -79,7 +78,7 @@ class MemoryCaptures:
     def abort(self, host: str, task: str, epoch: int) -> None:
         self._admit(host, task, epoch)
         known = self.held.get((host, task))
-        if known is None or known.state in _ENDED:
+        if known is None or known.state in ENDED:
             return
         self._abandon(host, known)
         known.state = CaptureState.ABORTED
@@ -87,7 +86,7 @@ class MemoryCaptures:
     def discard(self, host: str, task: str, epoch: int) -> bool:
         self._admit(host, task, epoch)
         known = self.held.get((host, task))
-        if known is not None and known.state not in _ENDED:
+        if known is not None and known.state not in ENDED:
             self.abort(host, task, epoch)
             return False
         self.held.pop((host, task), None)
@@ -107,7 +106,7 @@ class MemoryCaptures:
             raise exception.NotFoundError(f"host {host} knows no task {task}") from None
 
     def _advance(self, host: str, known: HostCapture) -> None:
-        if known.state in _ENDED:
+        if known.state in ENDED:
             return
         after = _NEXT[known.state]
         if after is self.fails_in:

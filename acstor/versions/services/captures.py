@@ -11,11 +11,11 @@ from acstor import exception
 from acstor.rpc.agent_client import AgentClient
 from acstor.versions.host_capture.progress import CaptureProgress
 from acstor.versions.host_capture.request import CaptureRequest
-from acstor.versions.host_capture.states import CaptureState
+from acstor.versions.host_capture.states import ENDED, CaptureState
 
 READ = frozenset({CaptureState.HELD, CaptureState.COMMITTING, CaptureState.COMMITTED})
 """States in which the moment is over: the guest may go on as it likes."""
-LOST = frozenset({CaptureState.FAILED, CaptureState.ABORTED})
+LOST = ENDED - {CaptureState.COMMITTED}
 """States in which nothing is left of it."""
 
 
