@@ -106,8 +106,9 @@ IMPURE = re.compile(
 """Clocks, locks and I/O. What is shared and never changes needs no lock."""
 PACKAGE_FLOORS = (
     {"exception", "version", "states", "files", "sockets", "alarm", "backoff"}
-    | {"path_walk", "untrusted_json"},
-    {"service", "nbd_connection", "warning_filters", "oid", "native", "private_files"},
+    | {"path_walk", "untrusted_json", "rate_limit"},
+    {"service", "nbd_connection", "warning_filters", "oid", "native", "private_files"}
+    | {"child_process"},
     {"conf", "control", "http_server", "nbd_block_status", "origin", "supervision"} | {"telemetry"},
     {"identity", "cluster", "mounting", "repository", "rpc"},
     {"drivers", "policy", "preload", "registrar", "revocation", "scheduler", "versions"},

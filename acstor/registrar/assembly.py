@@ -8,10 +8,10 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.origin.rados import binding
 from acstor.origin.rados.connection import Connection
+from acstor.rate_limit import RateLimit
 from acstor.registrar.decision import Rules
 from acstor.registrar.image_service.base import ImageService
 from acstor.registrar.index_statements import IndexStatements
-from acstor.registrar.rate_limit import RateLimit
 from acstor.registrar.registration.download import DownloadSettings
 from acstor.registrar.registration.file_registration import FileRegistrar, FileSettings
 from acstor.registrar.registration.job import JobSettings

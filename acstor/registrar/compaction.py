@@ -7,7 +7,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.conf.types import MIB
-from acstor.registrar.rate_limit import RateLimit
+from acstor.rate_limit import RateLimit
 from acstor.repository.gc.compaction import Compactor, Report
 from acstor.repository.gc.compaction_plan import Limits
 from acstor.repository.gc.remembered_packs import RememberedPacks

@@ -26,7 +26,7 @@ from acstor.agent.captures.room import Room
 from acstor.agent.captures.sources.base import DiskSource
 from acstor.agent.captures.spool import SpoolWriter
 from acstor.agent.captures.storing import NVRAM, CommitSettings, Committer, begin
-from acstor.registrar.rate_limit import RateLimit
+from acstor.rate_limit import RateLimit
 from acstor.repository.opening import open_repository
 from acstor.repository.versions.delta_capture import Settings
 from acstor.repository.versions.store import VersionStore

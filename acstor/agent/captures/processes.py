@@ -2,18 +2,16 @@
 
 import contextlib
 import dataclasses
-import os
 import selectors
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from acstor import exception, untrusted_json
+from acstor import child_process, exception, untrusted_json
 from acstor.agent.captures import orders
 from acstor.agent.captures.orders import Order
 from acstor.versions.host_capture.progress import Failure
@@ -70,7 +68,7 @@ class ChildProcesses:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                process = self._start(theirs.fileno())
+                process = child_process.start(self._command, theirs.fileno(), "a capture")
             try:
                 ours.sendall(orders.encode_order(order))
                 watch = _Watch(process, ours, hearing, is_wanted, seconds, self._end_grace)
@@ -80,25 +78,6 @@ class ChildProcesses:
             finally:
                 process.kill()
                 process.wait()
-
-    def _start(self, descriptor: int) -> "subprocess.Popen[bytes]":
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("OS_")  # credentials of other services
-        }
-        try:
-            return subprocess.Popen(
-                [sys.executable, "-P", *self._command, str(descriptor)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(descriptor,),
-                env=environment,
-            )
-        except OSError as error:
-            raise exception.UnavailableError(
-                f"no process for a capture can be started: {error.strerror}",
-                hint="look at the limits of the service, and at the memory of the machine",
-            ) from error
 
 
 class _Watch:

@@ -9,7 +9,7 @@ from acstor import native
 from acstor.agent.captures.parents import Comparison, wanted_extents
 from acstor.agent.captures.sources.base import DiskSource
 from acstor.agent.captures.spool import SpoolWriter
-from acstor.registrar.rate_limit import RateLimit
+from acstor.rate_limit import RateLimit
 from acstor.repository.pack_reader import DIGEST_SIZE
 from acstor.repository.source.base import Extent
 from acstor.repository.versions.changed_disk import on_chunk_grid

@@ -12,13 +12,12 @@ import selectors
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
-from acstor import exception
+from acstor import child_process, exception
 from acstor.registrar.registration import child_messages
 from acstor.registrar.registration.child_messages import OutOfMemoryError
 from acstor.registrar.registration.child_signing import OrderedRecord
@@ -111,27 +110,15 @@ class InChild(FileRegistrar):
 
     def _start(self, descriptor: int, folder: str) -> "subprocess.Popen[bytes]":
         """Start a child of this thread, which must not end before it."""
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("OS_")  # credentials of other services
-        }
-        # Address space is limited, and glibc reserves 64 MiB of it for each arena.
-        environment |= {"TMPDIR": folder, "MALLOC_ARENA_MAX": "4"}
-        try:
-            return subprocess.Popen(
-                [sys.executable, "-P", *self._command, str(descriptor)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=(descriptor,),
-                env=environment,
-            )
-        except OSError as error:
-            raise exception.UnavailableError(
-                f"no process for a registration can be started: {error.strerror}",
-                hint="look at the limits of the service, and at the memory of the machine",
-            ) from error
+        return child_process.start(
+            self._command,
+            descriptor,
+            "a registration",
+            # Address space is limited, and glibc reserves 64 MiB of it for each arena.
+            variables={"TMPDIR": folder, "MALLOC_ARENA_MAX": "4"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
 
 
 class _Watch:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from acstor import exception
+from acstor.rate_limit import RateLimit
 from acstor.registrar.image_service.base import VISIBILITY_PUBLIC, ImageService, ServiceImage
 from acstor.registrar.planning import verdict_key
-from acstor.registrar.rate_limit import RateLimit
 from acstor.registrar.registration.download import Downloader, DownloadSettings
 from acstor.registrar.registration.file_registration import (
     CancelledError,

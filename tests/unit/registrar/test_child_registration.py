@@ -16,9 +16,9 @@ import pytest
 
 from acstor import exception
 from acstor.origin.posix import PosixOrigin
+from acstor.rate_limit import RateLimit
 from acstor.registrar.image_service.base import ServiceImage
 from acstor.registrar.image_service.memory import MemoryImageService
-from acstor.registrar.rate_limit import RateLimit
 from acstor.registrar.registration import child_registration
 from acstor.registrar.registration.child_messages import OutOfMemoryError
 from acstor.registrar.registration.child_registration import InChild

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
+from acstor.rate_limit import BURST_SECONDS, RateLimit
 from acstor.registrar.image_service.faulty import Effect, Fault, FaultyImageService, Operation
 from acstor.registrar.image_service.memory import MemoryImageService
-from acstor.registrar.rate_limit import BURST_SECONDS, RateLimit
 from acstor.registrar.registration import download
 from acstor.registrar.registration.download import Downloader, DownloadSettings
 from acstor.registrar.registration.file_registration import CancelledError

@@ -22,7 +22,7 @@ from acstor.drivers.nova.image_links.local_directory import (
     partial_name,
 )
 from acstor.origin.base import Origin
-from acstor.registrar.rate_limit import RateLimit
+from acstor.rate_limit import RateLimit
 
 LOG = logging.getLogger(__name__)
 

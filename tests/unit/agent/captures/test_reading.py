@@ -20,7 +20,7 @@ from acstor.agent.captures.sources.base import DiskSource
 from acstor.agent.captures.spool import SpooledDisk, SpoolWriter
 from acstor.agent.captures.storing import CommitSettings, Committer
 from acstor.origin import memory
-from acstor.registrar.rate_limit import RateLimit
+from acstor.rate_limit import RateLimit
 from acstor.repository.disk_manifest import PagedManifest
 from acstor.repository.images.usage import base_name
 from acstor.repository.repository import Repository
