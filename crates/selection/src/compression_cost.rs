@@ -53,4 +53,14 @@ mod tests {
             assert!(!CompressionCost { ratio, ..cost }.pays(Duration::MAX), "{ratio}");
         }
     }
+
+    #[test]
+    fn test_cost_that_is_not_measured_pays_over_a_gigabit_and_not_over_ten() {
+        let cost = CompressionCost::default();
+        let over = |bits: u64| Duration::from_nanos(65_536 * 8 * 1_000_000_000 / bits);
+        assert!(cost.pays(over(1_000_000_000)));
+        assert!(!cost.pays(over(2_000_000_000)));
+        assert!(!cost.pays(over(10_000_000_000)));
+        assert!(cost.pays(Duration::MAX / 2));
+    }
 }

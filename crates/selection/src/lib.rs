@@ -26,7 +26,6 @@
 
 mod backoff;
 mod circuit_breaker;
-mod compression;
 mod compression_cost;
 mod config;
 pub mod exchange;
@@ -48,7 +47,6 @@ pub use circuit_breaker::{
     Admission, BREAKER_TRANSITIONS, BreakerEvent, BreakerRules, BreakerState, CircuitBreaker,
     FailureWhileOpen, OverdueTrial,
 };
-pub use compression::compression_pays;
 pub use compression_cost::CompressionCost;
 pub use config::{Prefer, SelectionConfig};
 pub use latency_histogram::LatencyHistogram;

@@ -146,12 +146,6 @@ limits! {
     /// Longest time between two probes of an overloaded peer: one chunk a second is no load.
     PROBE_MAX: Duration = Duration::from_secs(1), "time";
 
-    /// Part of a chunk that compressing it takes off the wire: LZ4 leaves 0.464 of what a boot reads.
-    COMPRESSION_SAVES: f64 = 0.5, "share";
-    /// Time that compressing and decompressing a chunk take together: 0.1 to 0.2 ms with LZ4. With
-    /// `COMPRESSION_SAVES` it pays where less than 1.3 Gbit/s are free.
-    COMPRESSION_TIME: Duration = Duration::from_micros(200), "time";
-
     /// Age up to which the overview of all sources is used. Chosen: taking it anew locks each peer once,
     /// and 50 times a second costs nothing.
     OVERVIEW_AGE_MAX: Duration = Duration::from_millis(20), "time";

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use acstor_selection::{
-    Choice as Chosen, Fetch, HedgeCase, Moment, Overview, PeerHealth, PeerSample, PeerSet, Prefer,
-    SelectionConfig, Selector, TokenBucket, compression_pays, is_silence, peer_time,
+    Choice as Chosen, CompressionCost, Fetch, HedgeCase, Moment, Overview, PeerHealth, PeerSample,
+    PeerSet, Prefer, SelectionConfig, Selector, TokenBucket, is_silence, peer_time,
 };
 
 use crate::connections::Connection;
@@ -204,7 +204,7 @@ impl Choice {
         if rules.compress != Compress::WhereSlow {
             return rules.compress == Compress::Always;
         }
-        if compression_pays(duration(chunk_time)) {
+        if CompressionCost::default().pays(duration(chunk_time)) {
             return true;
         }
         let host = &mut self.hosts[host as usize];

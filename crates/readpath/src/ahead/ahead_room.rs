@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use acstor_selection::{compression_pays, in_flight_bytes};
+use acstor_selection::in_flight_bytes;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -46,14 +45,6 @@ impl AheadRoom {
     pub(crate) fn left(&self, is_full: bool, chunk_bytes: u64) -> u64 {
         let rate = if is_full { Some(0) } else { self.free_rate() };
         in_flight_bytes(rate, chunk_bytes).saturating_sub(self.under_way())
-    }
-
-    /// Returns whether a chunk comes sooner over the link compressed, where somebody tells what is free of
-    /// it.
-    pub(crate) fn wants_compressed(&self, chunk_bytes: u64) -> bool {
-        self.free_rate().is_some_and(|rate| {
-            compression_pays(Duration::from_secs_f64(chunk_bytes as f64 / rate.max(1) as f64))
-        })
     }
 
     fn free_rate(&self) -> Option<u64> {
@@ -107,15 +98,5 @@ mod tests {
         room.set_free_rate(None);
         assert_eq!(left(), untold);
         assert_eq!(room.left(true, CHUNK), 2 * CHUNK, "nobody tells, but it is seen");
-    }
-
-    #[test]
-    fn test_wants_compressed_what_comes_over_little() {
-        let room = AheadRoom::new();
-        assert!(!room.wants_compressed(CHUNK), "nobody tells");
-        for (rate, expected) in [(0, true), (90_000_000, true), (1_000_000_000, false)] {
-            room.set_free_rate(Some(rate));
-            assert_eq!(room.wants_compressed(CHUNK), expected, "{rate}");
-        }
     }
 }

@@ -71,7 +71,7 @@ impl Sources {
             disk_id: want.disk,
             chunk_index: hint,
             chunk_size: want.chunk_size,
-            accepts_compressed: self.accepts_compressed(peer, &want),
+            accepts_compressed: self.steering.accepts_compressed(peer),
         };
         let (answer, judged) = self.ask_peer(&candidate, request, class, deadline).await;
         drop(background);
@@ -93,14 +93,6 @@ impl Sources {
             }
             Err(error) => Err(self.peer_failed(&candidate, &error, judged)),
         }
-    }
-
-    /// Returns whether a peer may compress its answer: where links are slow, or this host's own has little
-    /// free.
-    fn accepts_compressed(&self, peer: &Peer, want: &Want) -> bool {
-        let chunk_bytes = want.chunk_size.bytes() as u64;
-        let is_narrow = self.config.compress_slow && self.ahead_room.wants_compressed(chunk_bytes);
-        self.steering.accepts_compressed(peer) || is_narrow
     }
 
     /// Asks a peer, in the class that the flight has at each moment; until `deadline`, or as long after it

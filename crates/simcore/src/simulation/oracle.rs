@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use acstor_selection::compression_pays;
+use acstor_selection::CompressionCost;
 
 use super::attempts::Kind;
 use super::{Simulation, flights::Flight};
@@ -93,7 +93,7 @@ impl Simulation {
         let chunk_time = Duration::from_secs_f64(self.rules.chunk_bytes / free.max(1.0));
         match self.rules.compress {
             Compress::Never => 1.0,
-            Compress::WhereSlow if !compression_pays(chunk_time) => 1.0,
+            Compress::WhereSlow if !CompressionCost::default().pays(chunk_time) => 1.0,
             Compress::WhereSlow | Compress::Always => self.rules.compress_ratio,
         }
     }

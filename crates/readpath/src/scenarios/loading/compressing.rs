@@ -1,5 +1,7 @@
 //! Compressed answers: welcome on slow links, and nowhere else.
 
+use acstor_selection::CompressionCost;
+
 use super::*;
 
 fn compressing() -> ReadPathConfig {
@@ -71,4 +73,24 @@ async fn test_loaded_owner_is_asked_to_compress_and_the_others_are_not() {
     assert!(slow_welcome * 2 >= slow, "{slow_welcome} of {slow}");
     let (others, others_welcome) = asked(&world, &HOSTS[..7]);
     assert!(others_welcome * 100 <= others, "{others_welcome} of {others}");
+}
+
+/// The rule goes by what is told and measured, and by nothing beside it.
+#[tokio::test(start_paused = true)]
+async fn test_narrow_link_has_nothing_compressed_by_processors_without_time() {
+    for is_cpu_free in [true, false] {
+        let (world, image) = world(&compressing(), u8::MAX, &[]);
+        boot(&world, &image, &HOSTS[1..]).await;
+        let before = asked(&world, &HOSTS);
+        let host = world.host("a");
+        host.path.set_free_rate(Some(10_000_000));
+        host.path.set_compression(CompressionCost { is_cpu_free, ..CompressionCost::default() });
+        boot(&world, &image, &["a"]).await;
+        let after = asked(&world, &HOSTS);
+        let (all, welcome) = (after.0 - before.0, after.1 - before.1);
+        assert!(all > 100, "{all}");
+        assert_eq!(welcome, if is_cpu_free { all } else { 0 });
+        let counted = host.metric("acstor_peer_compression_welcomed_total");
+        assert_eq!(counted as usize, welcome);
+    }
 }
