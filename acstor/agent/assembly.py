@@ -4,9 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from oslo_config import cfg
 
-from acstor.agent.capture_endpoint import CaptureEndpoint
-from acstor.agent.captures import assembly as captures
-from acstor.agent.captures.reconciler import CaptureReconciler
 from acstor.agent.hand_over_endpoint import HandOverEndpoint
 from acstor.agent.metrics import AgentMetrics
 from acstor.agent.preload_endpoint import PreloadEndpoint
@@ -54,9 +51,7 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
     if files is not None:
         preloading.follow_local_files(files.state)
         revocations.follow_local_files(files.state)
-    capturing = captures.build(
-        conf, metrics.set_captures, lambda outcome: metrics.captures_ended.labels(outcome).inc()
-    )
+    capturing = _capturing(conf, metrics)
     return (
         revocations,
         *((links,) if links is not None else ()),
@@ -90,11 +85,7 @@ def endpoints(conf: cfg.ConfigOpts, reconcilers: Iterable[Reconciler]) -> list[o
             for reconciler in reconcilers
             if isinstance(reconciler, Revocations)
         ),
-        *(
-            CaptureEndpoint(conf.host, reconciler)
-            for reconciler in reconcilers
-            if isinstance(reconciler, CaptureReconciler)
-        ),
+        *_capture_endpoints(conf, reconcilers),
         VolumeEndpoint(conf.host, AdminClient(conf.dataplane.admin_socket)),
     ]
     return [SignedEndpoint(endpoint, conf.host, verifier) for endpoint in answering]
@@ -121,6 +112,31 @@ def _preloading(conf: cfg.ConfigOpts, metrics: AgentMetrics, link_speed: _LinkSp
         link_bytes_per_s=lambda: link_speed.value,
         on_change=metrics.set_preloads,
     )
+
+
+def _capturing(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> Reconciler | None:
+    """Return what captures disks; most hosts have that off, and do not load it."""
+    if not conf.captures.enabled:
+        return None
+    from acstor.agent.captures import assembly as captures
+
+    return captures.build(
+        conf, metrics.set_captures, lambda outcome: metrics.captures_ended.labels(outcome).inc()
+    )
+
+
+def _capture_endpoints(conf: cfg.ConfigOpts, reconcilers: Iterable[Reconciler]) -> Iterable[object]:
+    """Return what answers about captures."""
+    if not conf.captures.enabled:
+        return []
+    from acstor.agent.capture_endpoint import CaptureEndpoint
+    from acstor.agent.captures.reconciler import CaptureReconciler
+
+    return [
+        CaptureEndpoint(conf.host, reconciler)
+        for reconciler in reconcilers
+        if isinstance(reconciler, CaptureReconciler)
+    ]
 
 
 def _revocations(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> Revocations:
