@@ -27,9 +27,6 @@ use crate::{HostError, Settings};
 
 const _: () = assert!(MESSAGE_LEN_MAX == GROUP_BODY_LEN);
 
-/// Index whose place on the ring names the sender of a disk: no chunk has it.
-const SENDER_INDEX: u64 = u64::MAX;
-
 /// Multicast of a host.
 pub(super) struct Multicast {
     pub(super) hub: Arc<Hub<PreloadDisks, UdpNetwork>>,
@@ -176,7 +173,7 @@ impl GroupFeed {
     /// Returns the address of the host that sends a disk; `None` where that is this one, or nobody.
     fn sender(&self, disk: &DiskId) -> Option<String> {
         let rings = self.rings.load();
-        let owner = rings.current.as_ref()?.owner(Oid::of(disk, SENDER_INDEX));
+        let owner = rings.current.as_ref()?.owner(Oid::rendezvous(disk));
         (owner.name != self.host).then(|| owner.address.to_string())
     }
 }

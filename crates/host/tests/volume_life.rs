@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+mod host_settings;
+
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
@@ -46,70 +48,7 @@ impl OriginSink for MemorySink {
 }
 
 fn settings(directory: &Path) -> Settings {
-    Settings {
-        host: "host-1".into(),
-        version: "0".into(),
-        state_path: directory.join("state"),
-        origin_posix_root: Some(directory.join("origin")),
-        store_path: directory.join("store"),
-        store_capacity_bytes: 64 << 20,
-        store_eviction: "s3fifo".into(),
-        store_copies_max: 4,
-        chunk_size: 65_536,
-        mount_point: directory.join("mount"),
-        fuse_threads: 2,
-        runtime_threads: 2,
-        origin_threads: 2,
-        read_ahead_kb: 1024,
-        allow_other: false,
-        image_group: None,
-        read_deadline_ms: 30_000,
-        origin_deadline_ms: 10_000,
-        peer_deadline_ms: 2_000,
-        placement: "digest".into(),
-        placement_span_chunks: 16,
-        keep: "second-touch".into(),
-        load_aware: true,
-        slow_fetch_ms: 50,
-        compress_slow: false,
-        prefer: "origin-bytes".into(),
-        hedge_enabled: true,
-        hedge_min_ms: 5,
-        prefetch_max_bytes: 8 << 20,
-        boot_window_ms: 60_000,
-        hint_preload_bytes_per_s: 0,
-        multicast_group: None,
-        multicast_interface: "127.0.0.1".into(),
-        multicast_link_bytes_per_s: 125_000_000,
-        multicast_rate_bytes_per_s: 64 << 20,
-        read_ahead_budget_bytes: 0,
-        exchange: "none".into(),
-        exchange_fan_out: 4,
-        manifest_cache_bytes: 16 << 20,
-        peer_inflight_max: 64,
-        distance_threshold: None,
-        peer_listen_address: "127.0.0.1".into(),
-        peer_listen_port: 0,
-        peer_advertise_address: "127.0.0.1".into(),
-        peer_members_only: false,
-        tls_enabled: false,
-        tls_ca_file: "/nowhere".into(),
-        tls_cert_file: "/nowhere".into(),
-        tls_key_file: "/nowhere".into(),
-        tls_crl_file: None,
-        peer_connect_timeout_ms: 1_000,
-        peer_idle_timeout_ms: 60_000,
-        peer_connections_max: 64,
-        peer_requests_inflight_max: 64,
-        peer_bytes_inflight_max: 64 << 20,
-        volumes_quota_bytes: 8 << 20,
-        volumes_segment_bytes: 1 << 20,
-        volumes_fold_bytes: 1 << 30,
-        volumes_fold_objects: 1 << 20,
-        volumes_push_bytes_per_s: 0,
-        volumes_io_timeout_ms: 0,
-        log_directives: "info".into(),
-    }
+    host_settings::small("host-1", directory)
 }
 
 fn spec(directory: &Path, epoch: u32, next: u64) -> VolumeSpec {
