@@ -41,7 +41,9 @@ __all__ = [
     "scan_buffer",
     "scan_file",
     "seal_volume_log",
+    "serve_files",
     "set_read_ahead",
+    "spool_volume_log",
     "unmount_images",
     "unsound_chunks",
 ]
@@ -60,6 +62,36 @@ class OriginReader(Protocol):
         :param buffer: writable, contiguous, format ``B``; not to be kept after the call.
         :returns: ``len(buffer)``, or less where the object ends inside the range.
         :raises acstor.exception.AcstorException: mapped to the error kind of its class.
+        """
+
+@type_check_only
+class MemberReader(Protocol):
+    """Member of an origin that is made of several stores (RFD 38)."""
+
+    @property
+    def name(self) -> str:
+        """Name of the member."""
+
+    @property
+    def generation(self) -> int:
+        """Generation that it has to have."""
+
+    @property
+    def is_assigned(self) -> bool:
+        """True if it is asked before those that are not."""
+
+    @property
+    def posix_root(self) -> str | None:
+        """Directory that it is, read without Python."""
+
+    @property
+    def reader(self) -> OriginReader | None:
+        """Reader of it where it is no directory."""
+
+    def read_generation(self) -> int:
+        """Return the generation that it carries; called from a thread of the member.
+
+        :raises acstor.exception.AcstorError: when it cannot be read, or belongs to another origin.
         """
 
 @final
@@ -128,7 +160,8 @@ class DataPlane:
 
     Life: created -> started -> stopped; each once. Every method is safe from any Python thread,
     releases the GIL while it waits and has a bound on how long it waits. No method calls back
-    into Python except ``origin.readinto``, and that only from the origin pool; the origin that a
+    into Python except ``origin.readinto``, and that only from the origin pool; ``readinto`` and
+    ``read_generation`` of members, from threads of each; the origin that a
     volume was opened with, from threads of that volume; and what is passed to
     :meth:`volume_fold`, from the caller's own thread.
 
@@ -136,7 +169,9 @@ class DataPlane:
     the kernel re-sends the requests of the process before, and those name inodes of images.
     """
 
-    def __new__(cls, config: Mapping[str, object], origin: OriginReader | None) -> Self:
+    def __new__(
+        cls, config: Mapping[str, object], origin: OriginReader | list[MemberReader] | None
+    ) -> Self:
         """Check the configuration, open and lock the chunk store; serve nothing yet.
 
         The runtime's threads start here: the process must not fork afterwards.
@@ -144,7 +179,8 @@ class DataPlane:
         :param config: keys, types and units are those of
             :class:`acstor.dataplane.settings.DataPlaneSettings`, all present.
         :param origin: ``None`` exactly when ``config["origin_posix_root"]`` is not ``None``. A
-            :class:`RadosReader` is read without Python.
+            :class:`RadosReader` is read without Python. A list has the two to four members of an
+            origin in the order of the configuration.
         :raises ValueError: when a key is missing, of a wrong type or out of range (named).
         :raises DataPlaneError: kind ``unavailable`` when another process has the store open,
             ``unsupported`` when the store is of a newer format.
@@ -227,6 +263,12 @@ class DataPlane:
         :param timeout: seconds, > 0; what was pinned until then stays pinned.
         :returns: ``pinned_bytes`` int, ``missing_bytes`` int (not obtained in time or refused by
             the bound on pins; call again later).
+        """
+
+    def set_member_generation(self, member: str, generation: int) -> None:
+        """Say which generation a member of the origin has to have from now on.
+
+        :raises DataPlaneError: kind ``not_found`` when the origin has no such member.
         """
 
     def set_drain(self, on: bool) -> None:
@@ -843,6 +885,38 @@ def seal_volume_log(
 
     :param first: first sequence number that the record does not list.
     :returns: ``last`` (last log object that counts, None: none does) and ``seal`` (the slot).
+    """
+
+def spool_volume_log(
+    logs: Sequence[Mapping[str, object]], size_bytes: int, fd: int, origin: LogOrigin
+) -> list[tuple[int, int, bool]]:
+    """Write what log objects have to a file, each byte at its place on the disk.
+
+    Releases the GIL, but for each object that is read.
+
+    :param logs: ranges of them, in the order in which they are replayed.
+    :param size_bytes: of the disk: what lies past its end is left out.
+    :param fd: of a file that may be written; stays open during the call.
+    :returns: start, end and whether it is zeros, of which the file has none, of each part that they
+        have, ascending.
+    :raises DataPlaneError: kind ``corrupt`` when one is damaged, ``exhausted`` when the file has no
+        room, else as reading or writing fails.
+    """
+
+# --- Browsing: files of a disk, in a process of its own (crates/pyext/src/browsing.rs) ------------
+
+def serve_files(fd: int, size_bytes: int, memory_bytes: int, cpu_seconds: int) -> int:
+    """Confine this process for the rest of its life, then answer questions about a disk.
+
+    The process must have one thread, and leave by ``os._exit``. Releases the GIL.
+
+    :param fd: one end of a stream socket, at whose other end the bytes of the disk are.
+    :param size_bytes: of the disk.
+    :param memory_bytes: address space of the process, with what it has already.
+    :param cpu_seconds: time of a processor, with what it took already.
+    :returns: how many questions there were until the other end closed.
+    :raises DataPlaneError: kind ``unavailable`` when the kernel confines nothing, and when the
+        socket breaks; nothing of the disk was read in the first case.
     """
 
 # --- Repository: digests, deduplication, manifests, packs (crates/pyext/src/repository) ---------

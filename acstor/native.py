@@ -40,7 +40,9 @@ from acstor._dataplane import (
     scan_buffer,
     scan_file,
     seal_volume_log,
+    serve_files,
     set_read_ahead,
+    spool_volume_log,
     unmount_images,
     unsound_chunks,
 )
@@ -81,6 +83,8 @@ __all__ = [
     "scan_buffer",
     "scan_file",
     "seal_volume_log",
+    "serve_files",
+    "spool_volume_log",
     "set_read_ahead",
     "map_errors",
     "unmount_images",

@@ -52,6 +52,7 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
         preloading.follow_local_files(files.state)
         revocations.follow_local_files(files.state)
     capturing = _capturing(conf, metrics)
+    restoring = _restoring(conf)
     return (
         revocations,
         *((links,) if links is not None else ()),
@@ -60,6 +61,7 @@ def build(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> tuple[Reconciler, ...]
         preloading,
         *((files,) if files is not None else ()),
         *((capturing,) if capturing is not None else ()),
+        *((restoring,) if restoring is not None else ()),
         _hand_over(conf, metrics, working_sets, preloading),
         _host_state(conf, metrics, lambda: working_sets.coverage, link_speed),
     )
@@ -125,18 +127,31 @@ def _capturing(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> Reconciler | None
     )
 
 
+def _restoring(conf: cfg.ConfigOpts) -> Reconciler | None:
+    """Return what restores disks in place; a host that captures none does not load it."""
+    if not conf.captures.enabled:
+        return None
+    from acstor.agent.restores import assembly as restores
+
+    return restores.build(conf)
+
+
 def _capture_endpoints(conf: cfg.ConfigOpts, reconcilers: Iterable[Reconciler]) -> Iterable[object]:
-    """Return what answers about captures."""
+    """Return what answers about captures and restores."""
     if not conf.captures.enabled:
         return []
     from acstor.agent.capture_endpoint import CaptureEndpoint
     from acstor.agent.captures.reconciler import CaptureReconciler
+    from acstor.agent.restore_endpoint import RestoreEndpoint
+    from acstor.agent.restores.reconciler import RestoreReconciler
 
-    return [
-        CaptureEndpoint(conf.host, reconciler)
-        for reconciler in reconcilers
-        if isinstance(reconciler, CaptureReconciler)
-    ]
+    found: list[object] = []
+    for reconciler in reconcilers:
+        if isinstance(reconciler, CaptureReconciler):
+            found.append(CaptureEndpoint(conf.host, reconciler))
+        elif isinstance(reconciler, RestoreReconciler):
+            found.append(RestoreEndpoint(conf.host, reconciler))
+    return found
 
 
 def _revocations(conf: cfg.ConfigOpts, metrics: AgentMetrics) -> Revocations:

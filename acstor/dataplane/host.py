@@ -286,7 +286,7 @@ class DataPlaneHost:
 
     def _restored_runtime(self) -> DataPlane:
         with map_errors("setting up the data plane"):
-            runtime = self._make_runtime(self._settings, self._origin.reader)
+            runtime = self._make_runtime(self._settings, self._origin.given)
         self._placement.restore(runtime)
         self._restored.attach(runtime)
         return runtime

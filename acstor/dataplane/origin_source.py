@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.dataplane.attachments import Attachments
-from acstor.dataplane.runtime import OriginReader
+from acstor.dataplane.runtime import MemberReader, OriginReader
 from acstor.native import RadosReader
 from acstor.origin.rados import location, native_reader
 
@@ -22,16 +22,24 @@ _POSIX_SCHEMES = frozenset({"posix", "file"})
 
 @dataclass(frozen=True)
 class OriginSource:
-    """Source of misses; exactly one of the two is set."""
+    """Source of misses; exactly one of the three is set."""
 
     posix_root: str | None
     reader: OriginReader | None
     """Python's, or a native one, which is read without Python."""
+    members: tuple[MemberReader, ...] = ()
+    """Of an origin that is made of several stores."""
+
+    @property
+    def given(self) -> OriginReader | list[MemberReader] | None:
+        """Origin that is given to the runtime; None where it reads a directory."""
+        return list(self.members) or self.reader
 
     def close(self) -> None:
-        """End the connection of a native reader, which no thread of may outlive this process."""
-        if isinstance(self.reader, RadosReader):
-            self.reader.close()
+        """End the connections of native readers, which no thread of may outlive this process."""
+        for reader in (self.reader, *(one.reader for one in self.members)):
+            if isinstance(reader, RadosReader):
+                reader.close()
 
 
 def open_source(conf: cfg.ConfigOpts) -> OriginSource:
@@ -42,7 +50,16 @@ def open_source(conf: cfg.ConfigOpts) -> OriginSource:
 
     :raises AcstorError: when another kind of origin cannot be opened.
     """
-    parts = urllib.parse.urlsplit(conf.origin.url)
+    return source_of(conf.origin.url, conf.readpath.origin_deadline)
+
+
+def source_of(url: str, deadline_seconds: float) -> OriginSource:
+    """Return the store at a URL; see :func:`open_source`.
+
+    :param deadline_seconds: of a call that goes through Python.
+    :raises AcstorError: when it cannot be opened.
+    """
+    parts = urllib.parse.urlsplit(url)
     if parts.scheme in _POSIX_SCHEMES and parts.path.startswith("/"):
         return OriginSource(urllib.parse.unquote(parts.path), None)
     if parts.scheme == location.SCHEME:
@@ -53,7 +70,7 @@ def open_source(conf: cfg.ConfigOpts) -> OriginSource:
     # Finding drivers by entry point takes longer than starting the data plane without one.
     from acstor.origin.opening import open_origin
 
-    return OriginSource(None, open_origin(conf.origin.url, conf.readpath.origin_deadline))
+    return OriginSource(None, open_origin(url, deadline_seconds))
 
 
 def read_chunk_size(conf: cfg.ConfigOpts) -> int:

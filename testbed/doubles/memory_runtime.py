@@ -46,6 +46,8 @@ class MemoryRuntime(MemoryVolumes):
         self.open_handles: dict[str, int] = {}
         self.ring: dict[str, object] | None = None
         self.distance_threshold = settings["distance_threshold"]
+        self.generations: dict[str, int] = {}
+        """Generations that members of the origin have to have, by name; empty: it is one store."""
         self.is_draining = False
         self.free_rates: list[tuple[int | None, int | None, float]] = []
         """Free rates of the link that were told, in and out, and for how long they hold."""
@@ -147,6 +149,11 @@ class MemoryRuntime(MemoryVolumes):
             raise failure("not_found", f"image {disk_id} is not attached")
         self.images[disk_id]["pinned_bytes"] = head_bytes + tail_bytes
         return {"pinned_bytes": head_bytes + tail_bytes, "missing_bytes": 0}
+
+    def set_member_generation(self, member: str, generation: int) -> None:
+        if member not in self.generations:
+            raise failure("not_found", f"the origin has no member {member}")
+        self.generations[member] = generation
 
     def set_drain(self, on: bool) -> None:
         self.is_draining = on

@@ -11,11 +11,15 @@ import pytest
 
 from acstor import exception, native
 from acstor.drivers.cinder import native_threads
-from acstor.origin import base, faulty, keys, memory, posix, retrying
+from acstor.origin import base, faulty, keys, memory, pair, posix, retrying
 from acstor.origin.http.driver import HttpOrigin
 from acstor.origin.rados import native_reader
 from acstor.origin.rados.location import RadosLocation
 from acstor.origin.rados.origin import RadosOrigin
+from acstor.origin.replicated.member import Member
+from acstor.origin.replicated.objects import ReplicatedObjects
+from acstor.origin.replicated.placement import Assignments, Placed
+from acstor.origin.replicated.refs import HomeRefs
 from testbed import origin_server
 from testbed.doubles.memory_rados import MemoryRados
 from testbed.fixtures.ceph import CephNode
@@ -23,6 +27,9 @@ from tests.ceph import ERASURE_POOL, POOL, REF_POOL
 
 RADOS_SECONDS = 120.0
 """Deadline of a call to Ceph, which only a failing test reaches, however busy the machine is."""
+
+MEMBER_SECONDS = 120.0
+"""Deadline of a call to a member, as above."""
 
 Factory = Callable[[pathlib.Path], base.Origin]
 """Makes an origin, in an empty directory if it needs one."""
@@ -95,6 +102,28 @@ def posix_in_former_layout(path: pathlib.Path) -> base.Origin:
     return origin
 
 
+def replicated(*stores: base.Origin, copies: int = 1) -> base.Origin:
+    """Return an origin whose members these are; the first decides, and is the home of the refs.
+
+    :param copies: members that have an object before a put returns.
+    """
+    members = [
+        Member(name, store, MEMBER_SECONDS) for name, store in zip("abcd", stores, strict=False)
+    ]
+    placed = Placed(tuple(member.name for member in members), copies=copies)
+    return pair.OriginPair(ReplicatedObjects(members, Assignments(placed)), HomeRefs(stores[0]))
+
+
+def unreliable() -> base.Origin:
+    """Return a member whose reads and listings fail now and then, and are short."""
+    operations = (faulty.Operation.READ, faulty.Operation.SIZE, faulty.Operation.LIST)
+    return faulty.FaultyOrigin(
+        memory.MemoryOrigin(),
+        [faulty.Fault(one, faulty.Effect.LOST_ANSWER, probability=0.2) for one in operations]
+        + [faulty.Fault(faulty.Operation.READ, faulty.Effect.SHORT_READ, probability=0.3)],
+    )
+
+
 ORIGINS: dict[str, Factory] = {
     "memory": lambda path: memory.MemoryOrigin(),
     "posix": lambda path: posix.PosixOrigin(str(path)),
@@ -125,7 +154,50 @@ ORIGINS: dict[str, Factory] = {
         60.0,
         sleep=lambda seconds: None,
     ),
+    "replicated, two members": lambda path: replicated(
+        memory.MemoryOrigin(), memory.MemoryOrigin()
+    ),
+    "replicated, two members of two kinds": lambda path: replicated(
+        posix.PosixOrigin(str(path)), RadosOrigin("acstor", binding=MemoryRados().binding), copies=2
+    ),
+    "replicated, three members, one faulty": lambda path: retrying.RetryingOrigin(
+        replicated(memory.MemoryOrigin(), unreliable(), memory.MemoryOrigin(), copies=3), 60.0
+    ),
+    "replicated, four members": lambda path: replicated(
+        *(memory.MemoryOrigin() for _ in range(4)), copies=2
+    ),
 }
+
+
+def lost_answers(inner: base.Origin) -> base.Origin:
+    """Return an origin of which many answers are lost, behind the one that repeats calls."""
+    faults = [
+        faulty.Fault(operation, effect, probability=0.15)
+        for operation in (
+            faulty.Operation.SWAP_REF,
+            faulty.Operation.GET_REF,
+            faulty.Operation.LIST,
+            faulty.Operation.LIST_REFS,
+        )
+        for effect in (faulty.Effect.ERROR, faulty.Effect.LOST_ANSWER)
+    ]
+    flaky = faulty.FaultyOrigin(inner, faults, seed=7)
+    return retrying.RetryingOrigin(flaky, 60.0, sleep=lambda seconds: None)
+
+
+VOLUME_ORIGINS: dict[str, Factory] = {
+    "memory": lambda path: memory.MemoryOrigin(),
+    "posix": lambda path: posix.PosixOrigin(str(path)),
+    "faulty": lambda path: lost_answers(memory.MemoryOrigin()),
+    "faulty posix": lambda path: lost_answers(posix.PosixOrigin(str(path))),
+    "replicated": lambda path: replicated(
+        memory.MemoryOrigin(), posix.PosixOrigin(str(path)), copies=2
+    ),
+    "faulty replicated": lambda path: lost_answers(
+        replicated(memory.MemoryOrigin(), memory.MemoryOrigin())
+    ),
+}
+"""Origins that the suites of volumes and versions run over."""
 
 
 @dataclasses.dataclass(frozen=True)

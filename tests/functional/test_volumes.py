@@ -1,5 +1,6 @@
 """Volumes with real data planes and QEMU's and libnbd's clients."""
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ import pytest
 
 from acstor import exception
 from acstor.control.client import AdminClient
+from acstor.repository.reading.disk_reader import DataRun, DiskReader
+from acstor.repository.reading.opened_disk import open_disk
 from acstor.repository.volumes.durability import Durability, DurabilityClass, Region
 from testbed.fixtures import host_volumes as volumes
 from testbed.fixtures.conditions import wait_for
@@ -38,6 +41,13 @@ def add_host(cloud: Cloud) -> Host:
 def write(opened: dict[str, object], *commands: str) -> None:
     result = qemu_io(opened, *commands)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def read_without_a_host(control: Volumes, volume: str) -> DiskReader:
+    """Return the disk as it is in the origin: a manifest, and the logs over it."""
+    record = control.store.get(volume).record
+    assert record.logs
+    return open_disk(control.repository, record.disk, record.size_bytes)
 
 
 def test_volume_keeps_what_was_written_from_host_to_host(
@@ -86,6 +96,12 @@ def test_volume_of_an_image_is_the_image_until_it_is_written(
     expected[20 * MIB : 20 * MIB + 65536] = b"\10" * 65536
     assert content(opened, tmp_path / "written") == expected
     call(first, "close", volume, force=False)
+    with contextlib.closing(read_without_a_host(control, volume)) as disk:
+        assert disk.read(0, SIZE // 2) + disk.read(SIZE // 2, SIZE // 2) == expected
+        # What was zeroed of the image has none, what was written past its end has.
+        runs = list(disk.data_runs())
+        assert not any(run.start < 2 * MIB and run.end > MIB for run in runs)
+        assert DataRun(20 * MIB, 20 * MIB + 65536) in runs
     control.move(volume, first, second)
     assert content(open_volume(second, volume), tmp_path / "there") == expected
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use acstor_fuse::FuseError;
+use acstor_members::MembersError;
 use acstor_nbd::NbdError;
 use acstor_overlay::OverlayError;
 use acstor_peer::PeerError;
@@ -106,6 +107,9 @@ pub enum HostError {
     /// The NBD server.
     #[error(transparent)]
     Nbd(#[from] NbdError),
+    /// The members of the origin.
+    #[error(transparent)]
+    Members(#[from] MembersError),
     /// The chunk store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -160,6 +164,7 @@ impl HostError {
                 ErrorKind::Corrupt => ErrorKind::Invalid,
                 kind => kind,
             },
+            HostError::Members(error) => error.kind(),
             HostError::Store(error) => error.kind(),
             HostError::Local(error) => error.kind,
             HostError::Ring(error) => error.kind(),

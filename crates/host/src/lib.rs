@@ -28,6 +28,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use acstor_fuse::{FileTable, FuseSession, FuseStats};
+use acstor_members::{MembersError, MembersSource};
 use acstor_nbd::MemoryBudget;
 use acstor_peer::{PeerClient, PeerServer, ServerStats, TlsStatus};
 use acstor_readpath::ReadPath;
@@ -92,6 +93,8 @@ pub struct Parts {
     settings: Settings,
     chunk_size: ChunkSize,
     store: ChunkStore,
+    /// `None` where the origin is one store.
+    members: Option<Arc<MembersSource>>,
     rings: Arc<RingHandle>,
     read_path: ReadPath,
     files: Arc<FileTable>,
@@ -176,6 +179,16 @@ impl Host {
         let hops = hops.or(self.parts.settings.distance_threshold);
         self.parts.read_path.set_distance_threshold(lifecycle::threshold(hops));
         Ok(())
+    }
+
+    /// Says which generation a member of the origin has to have from now on.
+    ///
+    /// # Errors
+    /// [`HostError::Members`] where there is no such member, as where the origin is one store.
+    pub fn set_member_generation(&self, member: &str, generation: u64) -> Result<(), HostError> {
+        let unknown = || MembersError::Unknown(member.to_owned());
+        let members = self.parts.members.as_ref().ok_or_else(unknown)?;
+        Ok(members.set_generation(member, generation)?)
     }
 
     /// Refuses or takes requests of peers; reads of guests go on.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_fuse::{FileTable, FuseConfig, FuseError, FuseHooks, FuseServer};
+use acstor_members::{MemberSettings, MembersSettings, MembersSource, calls_max};
 use acstor_nbd::MemoryBudget;
 use acstor_peer::{PeerClient, PeerConfig, PeerServer, Security, TlsConfig};
 use acstor_readpath::{
@@ -57,16 +58,6 @@ impl Host {
         settings: Settings,
         origin: Option<Arc<dyn OriginSource>>,
     ) -> Result<Host, HostError> {
-        let chunk_size = ChunkSize::new(settings.chunk_size).ok_or_else(|| HostError::Setting {
-            name: "chunk_size",
-            value: settings.chunk_size.to_string(),
-            allowed: "a power of two from 4 KiB to 4 MiB",
-        })?;
-        let read_config = read_path_config(&settings)?;
-        read_config.validate()?;
-        let peer_config = peer_config(&settings);
-        peer_config.validate()?;
-        fuse_config(&settings).validate()?;
         let origin = match (&settings.origin_posix_root, origin) {
             (Some(root), _) => Arc::new(PosixPackReader::new(root)) as Arc<dyn OriginSource>,
             (None, Some(origin)) => origin,
@@ -78,6 +69,48 @@ impl Host {
                 });
             }
         };
+        Host::open_with(settings, Registry::default(), origin, None)
+    }
+
+    /// As [`Host::open`], where the origin is made of several stores.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub fn open_over_members(
+        settings: Settings,
+        members: Vec<MemberSettings>,
+    ) -> Result<Host, HostError> {
+        let read_config = read_path_config(&settings)?;
+        let mut registry = Registry::default();
+        let members = MembersSettings {
+            members,
+            deadline: read_config.origin_deadline,
+            calls_max: calls_max(read_config.origin_threads),
+            hedge_share_percent: match read_config.hedge_enabled {
+                true => read_config.hedge_share_percent,
+                false => 0,
+            },
+        };
+        let members = Arc::new(MembersSource::start(members, &mut registry)?);
+        Host::open_with(settings, registry, members.clone(), Some(members))
+    }
+
+    fn open_with(
+        settings: Settings,
+        mut registry: Registry,
+        origin: Arc<dyn OriginSource>,
+        members: Option<Arc<MembersSource>>,
+    ) -> Result<Host, HostError> {
+        let chunk_size = ChunkSize::new(settings.chunk_size).ok_or_else(|| HostError::Setting {
+            name: "chunk_size",
+            value: settings.chunk_size.to_string(),
+            allowed: "a power of two from 4 KiB to 4 MiB",
+        })?;
+        let read_config = read_path_config(&settings)?;
+        read_config.validate()?;
+        let peer_config = peer_config(&settings);
+        peer_config.validate()?;
+        fuse_config(&settings).validate()?;
         let store = ChunkStore::open(&store_config(&settings, chunk_size)?)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(settings.runtime_threads)
@@ -89,7 +122,6 @@ impl Host {
         let rings = Arc::new(RingHandle::empty());
         let clock = RunClock::start(&handle);
         let peer_client = PeerClient::by(&peer_config, clock.clone())?;
-        let mut registry = Registry::default();
         let seams = Seams {
             store: Arc::new(HostStore::new(store.clone(), chunk_size)),
             peers: Arc::new(peer_client.clone()),
@@ -111,6 +143,7 @@ impl Host {
         let parts = Arc::new(Parts {
             chunk_size,
             store,
+            members,
             rings,
             read_path,
             files: Arc::new(FileTable::new()),

@@ -45,6 +45,7 @@ pub use push::origin_log::{
 pub use push::release::Release;
 pub use push::replay::LogRange;
 pub use push::seal::{Sealed, seal};
+pub use push::spool::{SpooledRun, spool_log};
 pub use regions::durability::{Durability, DurabilityClass, FlushTarget, RegionSpec};
 pub use segments::adoption::adopt_log;
 pub use segments::disk::{HostDirectory, LogDisk, LogFile};

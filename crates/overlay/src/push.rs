@@ -27,6 +27,7 @@ pub(crate) mod push_queue;
 pub(crate) mod release;
 pub(crate) mod replay;
 pub(crate) mod seal;
+pub(crate) mod spool;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -3,12 +3,11 @@
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_host::{Connection, FreeRates, Host, HostError, VolumeSpec, Withdrawal, parse_what};
 use acstor_rados::RadosLogWriter;
-use acstor_readpath::{OriginSource, PreloadRequest, ReadPathError, encode_order};
+use acstor_readpath::{PreloadRequest, ReadPathError, encode_order};
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,8 +16,7 @@ use serde_json::Value;
 
 use crate::errors::{raise, raise_stale};
 use crate::log_channel::LogChannel;
-use crate::python_origin::PythonOrigin;
-use crate::rados_reader::RadosReader;
+use crate::origin::GivenOrigin;
 use crate::settings;
 use crate::volumes;
 
@@ -90,14 +88,6 @@ fn python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     })
 }
 
-/// The reader behind a Python object, its own where it is a native one, and that one's writer.
-fn source_of(py: Python<'_>, object: Py<PyAny>) -> (Arc<dyn OriginSource>, Option<RadosLogWriter>) {
-    if let Ok(native) = object.bind(py).cast::<RadosReader>() {
-        return (native.get().source(), Some(native.get().log_writer()));
-    }
-    (Arc::new(PythonOrigin::new(object)), None)
-}
-
 #[pymethods]
 impl DataPlane {
     #[new]
@@ -106,16 +96,22 @@ impl DataPlane {
         LogChannel::installed()
             .set_directives(&settings.log_directives)
             .map_err(|error| PyValueError::new_err(format!("log_directives: {error}")))?;
-        let (origin, log_writer) = match origin.map(|object| source_of(config.py(), object)) {
-            Some((source, writer)) => (Some(source), writer),
-            None => (None, None),
-        };
-        if origin.is_some() == settings.origin_posix_root.is_some() {
+        let given = origin.map(|object| GivenOrigin::from_python(object.bind(config.py())));
+        let given = given.transpose()?;
+        if given.is_some() == settings.origin_posix_root.is_some() {
             return Err(PyValueError::new_err(
                 "give either an origin object or origin_posix_root, not both",
             ));
         }
-        let opened = config.py().detach(|| Host::open(settings, origin));
+        let (opened, log_writer) = config.py().detach(|| match given {
+            None => (Host::open(settings, None), None),
+            Some(GivenOrigin::Store(source, writer)) => {
+                (Host::open(settings, Some(source)), writer)
+            }
+            Some(GivenOrigin::Members(members)) => {
+                (Host::open_over_members(settings, members), None)
+            }
+        });
         Ok(DataPlane { host: opened.map_err(exception)?, log_writer })
     }
 
@@ -191,6 +187,10 @@ impl DataPlane {
             .detach(|| self.host.pin_image(disk, head_bytes, tail_bytes, timeout))
             .map_err(exception)?;
         python(py, &serde_json::json!({"pinned_bytes": pinned, "missing_bytes": missing}))
+    }
+
+    fn set_member_generation(&self, member: &str, generation: u64) -> PyResult<()> {
+        self.host.set_member_generation(member, generation).map_err(exception)
     }
 
     fn set_drain(&self, on: bool) {

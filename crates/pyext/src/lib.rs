@@ -2,11 +2,13 @@
 //!
 //! Importing it does no I/O, starts no threads and reads no configuration.
 
+mod browsing;
 mod data_plane;
 mod errors;
 mod log_channel;
 mod log_sink;
 mod mounts;
+mod origin;
 mod python_origin;
 mod python_sink;
 mod rados_reader;
@@ -20,6 +22,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _dataplane {
+    #[pymodule_export]
+    use crate::browsing::serve_files;
     #[pymodule_export]
     use crate::data_plane::{DataPlane, manifest_name};
     #[pymodule_export]
@@ -40,5 +44,5 @@ mod _dataplane {
     #[pymodule_export]
     use crate::signatures::{SigningKey, is_signed_by, make_signing_key};
     #[pymodule_export]
-    use crate::volumes::seal_volume_log;
+    use crate::volumes::{seal_volume_log, spool_volume_log};
 }

@@ -126,7 +126,7 @@ fn readinto(
 }
 
 /// Maps an exception by the `kind` that ACStor's exceptions carry; any other is unavailability.
-fn translate(py: Python<'_>, pack: &str, error: &PyErr) -> OriginError {
+pub(crate) fn translate(py: Python<'_>, pack: &str, error: &PyErr) -> OriginError {
     let kind = error
         .value(py)
         .getattr("kind")

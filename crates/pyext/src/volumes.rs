@@ -1,13 +1,13 @@
 //! Conversions of the arguments and results of `DataPlane`'s volume methods, between Python and
 //! Rust.
 
-use std::os::fd::FromRawFd;
+use std::os::fd::{BorrowedFd, FromRawFd};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use acstor_host::{Host, HostError};
-use acstor_overlay::{OriginSink, PushPoint, Sealed};
+use acstor_overlay::{LogRange, OriginSink, PushPoint, Sealed};
 use acstor_rados::RadosLogWriter;
 use acstor_types::{DedupScope, Digest, DiskId, ErrorKind, PackId};
 use pyo3::exceptions::PyValueError;
@@ -73,6 +73,25 @@ pub(crate) fn seal_volume_log<'py>(
     let sink = sink(origin, None);
     let end = py.detach(|| acstor_overlay::seal(&*sink, id, epoch, first));
     sealed(py, &end.map_err(|error| raise(error.kind(), error))?)
+}
+
+/// Writes what log objects have to a file, each byte at its place on the disk; returns the parts as start, end,
+/// whether they are zeros.
+#[pyfunction]
+pub(crate) fn spool_volume_log(
+    py: Python<'_>,
+    logs: &Bound<'_, PyAny>,
+    size_bytes: u64,
+    fd: i32,
+    origin: Py<PyAny>,
+) -> PyResult<Vec<(u64, u64, bool)>> {
+    let ranges: Vec<LogRange> = from_python("logs", logs)?;
+    // SAFETY: the caller keeps the descriptor open during the call, as the stubs say.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
+    let sink = sink(origin, None);
+    let runs = py.detach(|| acstor_overlay::spool_log(&*sink, &ranges, size_bytes, &file.into()));
+    let runs = runs.map_err(|error| raise(error.kind(), error))?;
+    Ok(runs.into_iter().map(|run| (run.start, run.end, run.is_zero)).collect())
 }
 
 /// A fold of a volume, as the host takes it.

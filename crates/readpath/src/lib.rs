@@ -52,7 +52,7 @@ pub use keeping::pins::PinReport;
 pub use observe::counts::{ReadCounts, TierCount};
 pub use observe::metric_names;
 pub use origin::posix_pack_reader::{OPEN_PACKS_MAX, PosixPackReader};
-pub use origin::{OriginError, OriginRange, OriginSource};
+pub use origin::{OriginError, OriginRange, OriginSource, StoredObject};
 pub use preload::{
     FedChunk, FeedFuture, FeedRequest, PreloadEstimate, PreloadFeed, PreloadRequest, PreloadState,
     PreloadStatus, PreloadWhat,

@@ -19,12 +19,14 @@ pub struct OriginRange {
     pub offset: u64,
     /// Filled completely by a successful read; its length is the length of the range.
     pub buffer: BytesMut,
+    /// Position of the origin's member that filled it; 0 where the origin is one store.
+    pub member: u8,
 }
 
 impl OriginRange {
     /// A range of `len` bytes at `offset`.
     pub fn new(offset: u64, len: usize) -> OriginRange {
-        OriginRange { offset, buffer: BytesMut::zeroed(len) }
+        OriginRange { offset, buffer: BytesMut::zeroed(len), member: 0 }
     }
 }
 
@@ -54,6 +56,14 @@ pub enum OriginError {
         /// The defect.
         cause: String,
     },
+    /// Members of the origin that answer do not have the pack, or have it damaged; others cannot be asked.
+    #[error("pack {pack} is in no member that answers, and not all do: {cause}")]
+    Undecided {
+        /// The pack.
+        pack: String,
+        /// The members that cannot be asked, and why.
+        cause: String,
+    },
     /// The origin cannot be reached or fails; it may answer later.
     #[error("the origin does not answer for pack {pack}: {cause}")]
     Unavailable {
@@ -76,11 +86,22 @@ impl OriginError {
         match self {
             OriginError::NotFound { .. } => ErrorKind::NotFound,
             OriginError::ShortRead { .. } | OriginError::DamagedMove { .. } => ErrorKind::Corrupt,
-            OriginError::Unavailable { .. } => ErrorKind::Unavailable,
+            OriginError::Undecided { .. } | OriginError::Unavailable { .. } => {
+                ErrorKind::Unavailable
+            }
             OriginError::Overloaded(_) => ErrorKind::Overloaded,
             OriginError::Internal(_) => ErrorKind::Internal,
         }
     }
+}
+
+/// Object of which a range is read elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredObject {
+    /// A pack.
+    Pack(PackId),
+    /// A manifest.
+    Manifest(Digest),
 }
 
 /// The central store that everything can be re-read from.
@@ -116,5 +137,20 @@ pub trait OriginSource: Send + Sync + 'static {
         _buffer: &mut BytesMut,
     ) -> Result<(), OriginError> {
         Err(OriginError::NotFound { pack: pack.0.to_string() })
+    }
+
+    /// Reads a range, whose bytes were refused, from members of the origin other than the one that gave
+    /// it (`range.member`), until `is_sound` accepts the bytes; `false`: nobody else has sound ones, as
+    /// where the origin is one store. `is_sound` may take the buffer.
+    ///
+    /// # Errors
+    /// [`OriginError`] where another member may have them and cannot be asked.
+    fn read_elsewhere(
+        &self,
+        _object: &StoredObject,
+        _range: &mut OriginRange,
+        _is_sound: &mut dyn FnMut(&mut OriginRange) -> bool,
+    ) -> Result<bool, OriginError> {
+        Ok(false)
     }
 }

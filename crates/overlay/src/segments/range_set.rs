@@ -16,6 +16,11 @@ impl RangeSet {
         self.sectors
     }
 
+    /// Number of ranges.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

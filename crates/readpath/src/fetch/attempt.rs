@@ -333,9 +333,9 @@ impl Sources {
                     FlightFailure::Corrupt
                 }
                 OriginError::Overloaded(_) => FlightFailure::Overloaded,
-                OriginError::Unavailable { .. } | OriginError::Internal(_) => {
-                    FlightFailure::Unavailable
-                }
+                OriginError::Undecided { .. }
+                | OriginError::Unavailable { .. }
+                | OriginError::Internal(_) => FlightFailure::Unavailable,
             }),
             OriginFailure::Corrupt => AttemptFailure::Origin(FlightFailure::Corrupt),
             OriginFailure::Down => {

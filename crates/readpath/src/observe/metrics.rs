@@ -367,7 +367,9 @@ impl Metrics {
             Some(OriginError::ShortRead { .. } | OriginError::DamagedMove { .. }) => {
                 OriginCall::Damaged
             }
-            Some(OriginError::Unavailable { .. }) => OriginCall::Unavailable,
+            Some(OriginError::Undecided { .. } | OriginError::Unavailable { .. }) => {
+                OriginCall::Unavailable
+            }
             Some(OriginError::Overloaded(_)) => OriginCall::Overloaded,
             Some(OriginError::Internal(_)) => OriginCall::Internal,
         };

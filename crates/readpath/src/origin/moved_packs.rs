@@ -178,6 +178,8 @@ mod tests {
     /// An origin in memory: packs, lists of moved chunks, and the packs that were asked for.
     #[derive(Default)]
     struct Origin {
+        /// True if a member of it does not answer, so that nothing is known to be absent.
+        is_member_away: bool,
         packs: HashMap<PackId, Vec<u8>>,
         moves: HashMap<PackId, Vec<u8>>,
         asked: Mutex<Vec<PackId>>,
@@ -203,6 +205,10 @@ mod tests {
             self.packs.remove(&from);
         }
 
+        fn absent(&self, pack: &PackId) -> OriginError {
+            if self.is_member_away { undecided(pack) } else { missing(pack) }
+        }
+
         fn take_asked(&self) -> Vec<PackId> {
             std::mem::take(&mut *self.asked.lock())
         }
@@ -220,10 +226,14 @@ mod tests {
         OriginError::NotFound { pack: pack.0.to_string() }
     }
 
+    fn undecided(pack: &PackId) -> OriginError {
+        OriginError::Undecided { pack: pack.0.to_string(), cause: "b: it hangs".to_owned() }
+    }
+
     impl OriginSource for Origin {
         fn read(&self, pack: &PackId, ranges: &mut [OriginRange]) -> Result<(), OriginError> {
             self.asked.lock().push(*pack);
-            let bytes = self.packs.get(pack).ok_or_else(|| missing(pack))?;
+            let bytes = self.packs.get(pack).ok_or_else(|| self.absent(pack))?;
             ranges
                 .iter_mut()
                 .try_for_each(|range| fill(bytes, pack, range.offset, &mut range.buffer))
@@ -239,7 +249,7 @@ mod tests {
             offset: u64,
             buffer: &mut BytesMut,
         ) -> Result<(), OriginError> {
-            fill(self.moves.get(pack).ok_or_else(|| missing(pack))?, pack, offset, buffer)
+            fill(self.moves.get(pack).ok_or_else(|| self.absent(pack))?, pack, offset, buffer)
         }
     }
 
@@ -297,6 +307,18 @@ mod tests {
         let found = read_chunks(&origin, &moved, pack(1), &WANTED);
         assert_eq!(found, (vec![Some(10), Some(11), Some(12)], None));
         assert_eq!(origin.take_asked(), [pack(1), pack(2)]);
+    }
+
+    #[test]
+    fn test_pack_that_was_moved_is_found_although_a_member_is_away() {
+        let (mut origin, moved) = (compacted(), MovedPacks::new(RUN_BYTES_MAX));
+        origin.is_member_away = true;
+        let found = read_chunks(&origin, &moved, pack(1), &WANTED);
+        assert_eq!(found, (vec![Some(10), Some(11), Some(12)], None));
+        origin.take_asked();
+        let (found, error) = read_chunks(&origin, &moved, pack(7), &WANTED);
+        assert_eq!((found, error), (vec![None; 3], Some(undecided(&pack(7)))));
+        assert_eq!(origin.take_asked(), [pack(7)], "it is not read chunk by chunk");
     }
 
     #[test]

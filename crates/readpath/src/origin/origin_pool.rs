@@ -18,7 +18,7 @@ use crate::origin::moved_packs::{MovedPacks, MovedRun};
 use crate::origin::origin_queue::{
     Lane, OriginAnswer, OriginFailure, OriginMiss, OriginQueue, OriginRun, RunPart,
 };
-use crate::{OriginError, OriginRange, OriginSource, ReadPathError, limits};
+use crate::{OriginError, OriginRange, OriginSource, ReadPathError, StoredObject, limits};
 
 /// Takes chunks that arrived after everybody stopped waiting for them.
 pub(crate) type LateSink = Arc<dyn Fn(Vec<(Digest, Bytes)>) + Send + Sync>;
@@ -187,12 +187,16 @@ impl Reading<'_> {
         let is_several = parts.len() > 1;
         match &error {
             OriginError::ShortRead { .. } if is_several => self.read_singly(pack, parts, hops),
-            OriginError::NotFound { .. } if hops > 0 => {
+            OriginError::NotFound { .. } | OriginError::Undecided { .. } if hops > 0 => {
                 match self.moved.look_up(self.source, pack, parts) {
                     Ok(Some(runs)) => self.read_moved(&runs, hops - 1),
                     // Some of them may have been moved all the same.
-                    Ok(None) if is_several => self.read_singly(pack, parts, hops),
+                    Ok(None) if is_several && is_missing(&error) => {
+                        self.read_singly(pack, parts, hops)
+                    }
                     Ok(None) => self.fail(error, parts),
+                    // Whether it was moved, nobody knows who answers.
+                    Err(OriginError::Undecided { .. }) => self.fail(error, parts),
                     Err(other) => self.fail(other, parts),
                 }
             }
@@ -213,6 +217,10 @@ impl Reading<'_> {
         self.error = Some(error);
         vec![answer; parts.len()]
     }
+}
+
+fn is_missing(error: &OriginError) -> bool {
+    matches!(error, OriginError::NotFound { .. })
 }
 
 /// The ranges of parts, and between them those of the gaps.
@@ -258,10 +266,39 @@ fn read_parts(
     call.unwrap_or_else(|_| Err(OriginError::Internal("it panicked".to_owned())))?;
     let decode = |(range, part): (OriginRange, &RunPart)| {
         let RunPart { digest, place, len } = part;
-        let chunk = place.decode(digest, range.buffer, *len, decompressor);
-        chunk.ok_or(OriginFailure::Corrupt)
+        let member = range.member;
+        match place.decode(digest, range.buffer, *len, decompressor) {
+            Some(chunk) => Ok(chunk),
+            None => read_elsewhere(source, pack, part, member, decompressor),
+        }
     };
     Ok(read.into_parts().zip(parts).map(decode).collect())
+}
+
+/// Reads a chunk that came damaged from a member of the origin from the others.
+fn read_elsewhere(
+    source: &dyn OriginSource,
+    pack: &PackId,
+    part: &RunPart,
+    member: u8,
+    decompressor: &mut ChunkDecompressor,
+) -> OriginAnswer {
+    let RunPart { digest, place, len } = part;
+    let bounds = place.range();
+    let mut range = OriginRange::new(bounds.start, (bounds.end - bounds.start) as usize);
+    range.member = member;
+    let mut chunk = None;
+    let mut is_sound = |range: &mut OriginRange| {
+        chunk = place.decode(digest, std::mem::take(&mut range.buffer), *len, decompressor);
+        chunk.is_some()
+    };
+    let object = StoredObject::Pack(*pack);
+    let read = AssertUnwindSafe(|| source.read_elsewhere(&object, &mut range, &mut is_sound));
+    let outcome = catch_unwind(read);
+    match outcome.unwrap_or_else(|_| Err(OriginError::Internal("it panicked".to_owned()))) {
+        Ok(_) => chunk.ok_or(OriginFailure::Corrupt),
+        Err(error) => Err(OriginFailure::Source(error)),
+    }
 }
 
 /// Counts a run, tells the breaker and hands the answers out.
@@ -278,7 +315,7 @@ pub(crate) fn finish_run(
         Some(
             OriginError::Unavailable { .. } | OriginError::Overloaded(_) | OriginError::Internal(_),
         ) => queue.health.failed(Instant::now()),
-        // Whoever says that a pack is missing or short is there.
+        // Whoever says that a pack is missing or short is there; so are some members, where others are not.
         _ => queue.health.succeeded(),
     }
     let late = queue.complete(run, result.answers);
@@ -286,3 +323,6 @@ pub(crate) fn finish_run(
         late_sink(late);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,20 +211,37 @@ impl PageFetches {
     ) -> Result<Fetched, PageFailure> {
         let range = page_window::call(&*self.origin, &level.0, window);
         match &range {
-            Ok(_) | Err(OriginError::NotFound { .. } | OriginError::ShortRead { .. }) => {
-                self.queue.health.succeeded();
-            }
+            Ok(_)
+            | Err(
+                OriginError::NotFound { .. }
+                | OriginError::ShortRead { .. }
+                // Some members answer.
+                | OriginError::Undecided { .. },
+            ) => self.queue.health.succeeded(),
             Err(_) => self.queue.health.failed(Instant::now()),
         }
-        let range = range.inspect_err(|_| self.metrics.failed())?;
-        let fetched = page_window::admit(level, window, &range.buffer, cache);
+        let mut range = range.inspect_err(|_| self.metrics.failed())?;
+        let admit = |bytes: &[u8]| {
+            let fetched = page_window::admit(level, window, bytes, cache);
+            self.note(level, reason, &fetched);
+            fetched
+        };
+        let fetched = admit(&range.buffer);
+        if fetched.refused.is_empty() {
+            return Ok(fetched);
+        }
+        let again = page_window::call_elsewhere(&*self.origin, &level.0, &mut range, admit);
+        Ok(again.inspect_err(|_| self.metrics.failed())?.unwrap_or(fetched))
+    }
+
+    /// Counts what a call has brought, and tells of what is refused.
+    fn note(&self, level: &Level, reason: PageFetch, fetched: &Fetched) {
         self.metrics.fetched(reason, fetched.pages, fetched.unwritten);
         for (page, fault) in &fetched.refused {
             self.metrics.failed();
             tracing::error!(manifest = %level.0.name(), page, "a fetched page is refused: {fault}");
         }
-        self.note_writes(&fetched);
-        Ok(fetched)
+        self.note_writes(fetched);
     }
 
     /// Tells of a local disk that does not take pages, and when it does again.

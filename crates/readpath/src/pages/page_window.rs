@@ -13,7 +13,7 @@ use crate::limits;
 use crate::pages::page_failure::PageFailure;
 use crate::view::disk_manifest::{Level, LocalPages};
 use crate::view::manifest_source::ManifestFault;
-use crate::{OriginError, OriginRange, OriginSource};
+use crate::{OriginError, OriginRange, OriginSource, StoredObject};
 
 /// Outcome of a call.
 #[derive(Debug, Default)]
@@ -102,6 +102,30 @@ pub(crate) fn call(
     let outcome = catch_unwind(read);
     outcome.unwrap_or_else(|_| Err(OriginError::Internal("it panicked".to_owned())))?;
     Ok(range)
+}
+
+/// Reads pages, of which some were refused, from members of the origin other than the one that gave
+/// them, until `admit` refuses none; `None`: nobody else has better ones. Blocks.
+///
+/// # Errors
+/// [`OriginError`] where another member may have them and cannot be asked.
+pub(crate) fn call_elsewhere(
+    origin: &dyn OriginSource,
+    header: &Header,
+    range: &mut OriginRange,
+    admit: impl Fn(&[u8]) -> Fetched,
+) -> Result<Option<Fetched>, OriginError> {
+    let mut found = None;
+    let mut is_sound = |range: &mut OriginRange| {
+        let fetched = admit(&range.buffer);
+        found = fetched.refused.is_empty().then_some(fetched);
+        found.is_some()
+    };
+    let object = StoredObject::Manifest(header.name());
+    let read = AssertUnwindSafe(|| origin.read_elsewhere(&object, range, &mut is_sound));
+    let outcome = catch_unwind(read);
+    outcome.unwrap_or_else(|_| Err(OriginError::Internal("it panicked".to_owned())))?;
+    Ok(found)
 }
 
 /// Verifies pages that came, keeps them in `cache`, and writes those that are not on the local disk.

@@ -17,6 +17,10 @@ pub const BATCH_WAIT: Duration = Duration::from_millis(5);
 pub const FRAME_HINTS_MAX: usize = 256;
 /// Hints of one image that are remembered at most: 1 GiB of chunks of 64 KiB, some twenty boots.
 pub const HINTS_MAX: usize = 16_384;
+/// Chunks of one image whose reads a host remembers at most: sixteen times [`HINTS_MAX`], so that every hint
+/// finds whether it is late. Beyond, as of a guest that reads a disk of terabytes from its start to its end,
+/// reads are neither remembered nor told.
+pub const READS_MAX: usize = 16 * HINTS_MAX;
 /// Hints of one image that are heard of one host at most: a quarter of [`HINTS_MAX`], several boots of a
 /// small image. A host that floods fills no more.
 pub const HOST_HINTS_MAX: u32 = 4096;

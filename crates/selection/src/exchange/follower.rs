@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::bounds::{HINTS_MAX, UNMATCHED_AGE_MAX, UNMATCHED_MAX};
+use super::bounds::{HINTS_MAX, READS_MAX, UNMATCHED_AGE_MAX, UNMATCHED_MAX};
 use super::chunk_state::{ChunkEvent, ChunkState};
 use crate::limits::READ_AHEAD_IN_ORDER;
 use crate::read_ahead::mixed;
@@ -106,11 +106,15 @@ impl Follower {
     }
 
     /// Notes a guest's read of a chunk. [`Touch::Strange`]: nobody has told of it, so that others are to be
-    /// told where [`Follower::may_tell`].
+    /// told where [`Follower::may_tell`]. Beyond [`READS_MAX`] chunks one of which nothing is known is not
+    /// remembered, and is no news: [`Touch::Missed`].
     ///
     /// Source: algorithm 1 of the source. Differs: what is on its way counts as ordered, and a read of it
     /// is late; the source finds it out when the chunk comes.
     pub fn read(&mut self, chunk: u32) -> Touch {
+        if self.chunks.len() >= READS_MAX && !self.chunks.contains_key(&chunk) {
+            return Touch::Missed;
+        }
         let mut known = self.known(chunk);
         let touch = match (known.state, known.ordered) {
             (ChunkState::Read | ChunkState::Written, _) => return Touch::Repeated,

@@ -71,6 +71,23 @@ fn test_hints_that_lie_cost_the_threshold_until_they_age() {
 }
 
 #[test]
+fn test_reads_of_a_large_disk_are_remembered_up_to_a_bound() {
+    let mut follower = Follower::new(1 << 30, CHUNK, 128 << 20, 7);
+    let bound = READS_MAX as u32;
+    for chunk in 0..bound {
+        assert_eq!(follower.read(chunk), Touch::Strange);
+    }
+    assert_eq!(follower.read(bound), Touch::Missed);
+    assert_eq!(follower.chunks.len(), READS_MAX);
+    assert_eq!(follower.read(7), Touch::Repeated);
+    assert_eq!(follower.hinted(7), HintUse::Late);
+    assert_eq!(follower.hinted(2 * bound), HintUse::New, "hints have a bound of their own");
+    assert_eq!(follower.next(u64::MAX, Moment::ZERO), [2 * bound]);
+    follower.fetched(2 * bound);
+    assert_eq!(follower.read(2 * bound), Touch::Used);
+}
+
+#[test]
 fn test_put_back_is_ordered_again_and_what_failed_is_not() {
     let mut follower = hinted([1, 2, 3]);
     assert_eq!(follower.next(u64::MAX, Moment::ZERO), [1, 2, 3]);

@@ -1,0 +1,125 @@
+"""Members of the origin as the data plane reads them (RFD 38).
+
+Nothing calls this yet: no option names members.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from acstor import exception
+from acstor.dataplane.origin_source import OriginSource, source_of
+from acstor.dataplane.runtime import OriginReader
+from acstor.origin.base import RefStore
+from acstor.origin.replicated.member_records import MembersRecord, read_mark
+from acstor.origin.replicated.members import MemberAddress
+from acstor.origin.replicated.states import USED
+
+
+class _Refs:
+    """Refs of a store that is opened when they are first read.
+
+    :param open_refs: opens them.
+    """
+
+    def __init__(self, open_refs: Callable[[], RefStore]) -> None:
+        self._open = open_refs
+        self._lock = threading.Lock()
+        self._refs: RefStore | None = None
+
+    def get(self) -> RefStore:
+        """Return them.
+
+        :raises AcstorError: when they cannot be opened.
+        """
+        with self._lock:
+            if self._refs is None:
+                self._refs = self._open()
+            return self._refs
+
+
+@dataclass(frozen=True)
+class MemberReader:
+    """One member; exactly one of ``posix_root`` and ``reader`` is set."""
+
+    name: str
+    generation: int
+    """Generation that the home knows; the data plane reads the member with it, or the next."""
+    is_assigned: bool
+    """True if it is asked before those that are not."""
+    posix_root: str | None
+    reader: OriginReader | None
+    origin: str
+    """UUID of the origin that it is a member of."""
+    home: str
+    refs: _Refs = field(repr=False, compare=False)
+
+    def read_generation(self) -> int:
+        """Return the generation that the store carries.
+
+        :raises FencedError: when the store is no member, or another one.
+        :raises AcstorError: when it cannot be read.
+        """
+        mark, _ = read_mark(self.refs.get())
+        if mark is None or (mark.origin, mark.name, mark.home) != (
+            self.origin,
+            self.name,
+            self.home,
+        ):
+            found = "no member" if mark is None else f"member {mark.name} of origin {mark.origin}"
+            raise exception.FencedError(
+                f"the store configured as {self.name} is {found}",
+                hint="check its URL and that its file system is mounted",
+            )
+        return mark.generation
+
+
+def open_members(
+    addresses: Sequence[MemberAddress],
+    record: MembersRecord,
+    assigned: Collection[str],
+    deadline_seconds: float,
+    open_refs: Callable[[str], RefStore],
+) -> OriginSource:
+    """Return the members of an origin that may have objects, in the order of the configuration.
+
+    Those that are removed or failed are left out. Where one is left, it is read as any origin is.
+
+    :param addresses: all members that the configuration names.
+    :param record: what the home says of them.
+    :param assigned: names of those that shall have what this host reads.
+    :param deadline_seconds: of a call of a member that is not read natively.
+    :param open_refs: opens the refs of the store at a URL, when its generation is first read.
+    :raises FencedError: when the home does not know a member.
+    :raises AcstorError: when a member's reader cannot be made.
+    """
+    readers: list[MemberReader] = []
+    for one in addresses:
+        entry = record.members.get(one.name)
+        if entry is None:
+            raise exception.FencedError(
+                f"{one.name} is no member of the origin whose home is {record.home}",
+                hint="check [origin] members, or have it join",
+            )
+        if entry.state not in USED:
+            continue
+        source = source_of(one.url, deadline_seconds)
+        readers.append(
+            MemberReader(
+                name=one.name,
+                generation=entry.generation,
+                is_assigned=one.name in assigned,
+                posix_root=source.posix_root,
+                reader=source.reader,
+                origin=record.origin,
+                home=record.home,
+                refs=_Refs(_opener(open_refs, one.url)),
+            )
+        )
+    if len(readers) == 1:
+        return OriginSource(readers[0].posix_root, readers[0].reader)
+    return OriginSource(None, None, tuple(readers))
+
+
+def _opener(open_refs: Callable[[str], RefStore], url: str) -> Callable[[], RefStore]:
+    return lambda: open_refs(url)
