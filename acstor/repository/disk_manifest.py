@@ -95,6 +95,12 @@ class DiskManifest(Protocol):
     def entries(self) -> Iterator[tuple[int, Entry]]:
         """Yield index and place of every chunk with content, ascending."""
 
+    def entries_between(self, first: int, end: int) -> list[tuple[int, Entry]]:
+        """Return index and place of chunks with content from ``first`` on, before ``end``."""
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Yield the runs of chunks with content, ascending: the first, and the first after it."""
+
     def has_data(self, first: int, end: int) -> bool:
         """Return whether a chunk from ``first`` on, before ``end``, has content."""
 
@@ -154,6 +160,21 @@ class WholeManifest:
             entry = self.entry(index)
             if entry is not None:
                 yield index, entry
+
+    def entries_between(self, first: int, end: int) -> list[tuple[int, Entry]]:
+        """See :class:`DiskManifest`."""
+        places = ((index, self.entry(index)) for index in range(first, end))
+        return [(index, entry) for index, entry in places if entry is not None]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """See :class:`DiskManifest`."""
+        first = self._manifest.next_data(0)
+        while first is not None:
+            end = first + 1
+            while end < self.chunk_count and self._manifest.entry(end) is not None:
+                end += 1
+            yield first, end
+            first = self._manifest.next_data(end) if end < self.chunk_count else None
 
     def has_data(self, first: int, end: int) -> bool:
         """See :class:`DiskManifest`."""
@@ -239,14 +260,31 @@ class PagedManifest:
 
     def entries(self) -> Iterator[tuple[int, Entry]]:
         """See :class:`DiskManifest`."""
+        for found in self._batches():
+            for index, entry in found:
+                yield index, Entry(*entry)
+
+    def entries_between(self, first: int, end: int) -> list[tuple[int, Entry]]:
+        """See :class:`DiskManifest`."""
+        if first >= end or not self.has_data(first, end):
+            return []
+        with self._mapped():
+            found = self._manifest.entries(first, end - first)
+        return [(index, Entry(*entry)) for index, entry in found if index < end]
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """See :class:`DiskManifest`."""
+        yield from _runs_of(index for found in self._batches() for index, _ in found)
+
+    def _batches(self) -> Iterator[list[tuple[int, tuple[bytes, bytes, int, int, str]]]]:
+        """Yield index and place of all chunks with content, many at once."""
         first = 0
         while True:
             with self._mapped():
                 found = self._manifest.entries(first, _ENTRIES)
             if not found:
                 return
-            for index, entry in found:
-                yield index, Entry(*entry)
+            yield found
             first = found[-1][0] + 1
 
     def has_data(self, first: int, end: int) -> bool:
@@ -279,6 +317,19 @@ class PagedManifest:
         """See :class:`DiskManifest`; summaries are read."""
         with self._mapped():
             space.add_paged(owner, self._manifest)
+
+
+def _runs_of(indexes: Iterator[int]) -> Iterator[tuple[int, int]]:
+    """Yield runs of successive numbers."""
+    first = end = -1
+    for index in indexes:
+        if index != end:
+            if first >= 0:
+                yield first, end
+            first = index
+        end = index + 1
+    if first >= 0:
+        yield first, end
 
 
 def _keys_of(manifests: list[str], packs: list[bytes]) -> dict[bytes, str]:

@@ -31,10 +31,28 @@ READERS = 4
 """Packs whose digests are read at the same time."""
 READ_SIZE = 8 << 20
 """Bytes of chunks that are read and digested at once."""
+CODECS = {"plain": 0, "lz4": 1, "zstd": 2}
+"""Codecs of stored chunks by their names (crates/types, pack table)."""
 _VERSION = struct.Struct("<8sI")
+_PLACE = struct.Struct("<III")
+"""Offset, size with the codec above it, and checksum, in a record of a pack's table."""
+_CODEC_SHIFT = 24
 
 Advance = Callable[[int], None]
 """Told that so many bytes more were read."""
+
+
+def chunk_record(
+    digest: bytes, offset: int, stored_size: int, checksum: int, codec: str = "plain"
+) -> bytes:
+    """Return the record of a chunk in the table of a pack of version 2.
+
+    :param offset: of the stored bytes in the pack, bytes.
+    :param checksum: CRC-32 of the stored bytes.
+    :param codec: one of :data:`CODECS`.
+    """
+    size = stored_size | CODECS[codec] << _CODEC_SHIFT
+    return digest + _PLACE.pack(offset, size, checksum)
 
 
 class Pack(Protocol):

@@ -4,20 +4,16 @@ An object is in memory, or in a temporary file where it is large, once for each 
 """
 
 import dataclasses
-import mmap
-import os
-import tempfile
 import time
 from collections.abc import Callable
 
 from acstor import exception
 from acstor.backoff import BackOff
 from acstor.origin import base
+from acstor.origin.content_buffer import content_buffer
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE, check_object, size_max
 
-IN_MEMORY_MAX = 72 << 20
-"""Largest object that is held in memory, bytes: the packs that this release makes fit."""
 READ_SIZE = 8 << 20
 """Bytes that are read at once."""
 COMPARED_SIZE = 128
@@ -163,22 +159,3 @@ class Transfer:
     def _read(store: base.ObjectStore, key: str, content: memoryview) -> None:
         for offset in range(0, len(content), READ_SIZE):
             store.read_exactly(key, offset, content[offset : offset + READ_SIZE])
-
-
-def content_buffer(size: int) -> memoryview:
-    """Return room for an object, in memory or in a temporary file.
-
-    :raises ExhaustedError: when there is no room for the file.
-    """
-    if size <= IN_MEMORY_MAX:
-        return memoryview(mmap.mmap(-1, max(1, size)))[:size]
-    with tempfile.TemporaryFile(prefix="acstor-copy-") as spool:
-        try:
-            os.posix_fallocate(spool.fileno(), 0, size)
-        except OSError as error:
-            raise exception.ExhaustedError(
-                f"no temporary file of {size >> 20} MiB can be made in {tempfile.gettempdir()}: "
-                f"{error.strerror}",
-                hint="name a directory with more room in the environment variable TMPDIR",
-            ) from error
-        return memoryview(mmap.mmap(spool.fileno(), size))

@@ -6,7 +6,6 @@ before it was read back.
 
 import logging
 import mmap
-import struct
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from acstor import exception, native
 from acstor.origin import base
 from acstor.repository import layout, pack_filler, pack_reader
 from acstor.repository.gc.compaction_plan import Candidate
-from acstor.repository.pack_reader import DATA_OFFSET, RECORD_SIZE, StoredPack
+from acstor.repository.pack_reader import DATA_OFFSET, RECORD_SIZE, StoredPack, chunk_record
 from acstor.repository.subjects import UNREADABLE
 
 LOG = logging.getLogger(__name__)
@@ -27,9 +26,6 @@ _UNSOUND = (
     "pack %s was read back otherwise than it was written: %s; nothing is moved to it; check the "
     "memory of this machine and the origin"
 )
-_PLACE = struct.Struct("<III")
-"""Offset, size with codec 0 (plain) above it, and checksum, in a record of a pack's table."""
-
 Copies = list[tuple[bytes, native.ChunkRecords, list[tuple[int, int]]]]
 """Of each new pack its id and table, and of each copy its position in the old and the new table."""
 
@@ -181,7 +177,9 @@ def _table_of(pack: pack_reader.Pack) -> native.ChunkRecords:
     """Return the digests of a pack of version 1 as a table, without checksums."""
     size = pack_reader.DIGEST_SIZE
     records = (
-        _record(pack.table[at * size : (at + 1) * size], pack.offset_of(at), pack.chunk_size, 0)
+        chunk_record(
+            pack.table[at * size : (at + 1) * size], pack.offset_of(at), pack.chunk_size, 0
+        )
         for at in range(pack.chunk_count)
     )
     return native.ChunkRecords.parse(b"".join(records))
@@ -198,13 +196,8 @@ def _with_checksums(
     for position in positions:
         digest, start, size, *_ = table.record(position)
         content = stored[start - offset : start - offset + size]
-        records.append(_record(digest, start, size, zlib.crc32(content)))
+        records.append(chunk_record(digest, start, size, zlib.crc32(content)))
     return native.ChunkRecords.parse(b"".join(records))
-
-
-def _record(digest: bytes, offset: int, size: int, checksum: int) -> bytes:
-    """Return the record of a chunk that is stored as it is."""
-    return digest + _PLACE.pack(offset, size, checksum)
 
 
 def needed_positions(records: native.ChunkRecords, runs: Sequence[tuple[int, int]]) -> list[int]:

@@ -1,8 +1,9 @@
 """A program that gives away what another one does not need, and becomes it.
 
-``confined.py PARENT ADDRESS_SPACE CPU_SECONDS FILES USER GROUP READS_ALL COMMAND ...``, run by its
-path with ``python -I -S``: it imports nothing but the standard library. USER -1: this one. Without
-a command it prints what this system does not let it give away, a word a line.
+``confined.py PARENT ADDRESS_SPACE CPU_SECONDS FILES USER GROUP ACCESS COMMAND ...``, run by its
+path with ``python -I -S``: it imports nothing but the standard library. USER -1: this one. ACCESS
+0: to files that the user may open, 1: to read those of everybody, 2: to write them, too. Without a
+command it prints what this system does not let it give away, a word a line.
 
 Not ``preexec_fn``: that runs Python between fork and exec of a process with threads. The network
 is refused by a filter of system calls, which needs no privilege and no namespace: the unit of the
@@ -35,6 +36,10 @@ _LOAD, _EQUALS, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _REFUSE, _ALLOW = 0x00050000 | errno.EPERM, 0x7FFF0000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 """Offsets in struct seccomp_data, little-endian machines."""
+WRITES = 2
+"""Access of a program that writes the files that it is given."""
+RIGHTS = {0: "", 1: ",+dac_read_search", WRITES: ",+dac_override"}
+"""Rights that are kept, by the access."""
 
 
 def limit(limits: dict[int, int]) -> None:
@@ -87,12 +92,12 @@ def refuse_network(libc: ctypes.CDLL) -> bool:
     return bool(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) == 0)
 
 
-def as_user(user: int, group: int, reads_all: bool, command: list[str]) -> list[str]:
+def as_user(user: int, group: int, access: int, command: list[str]) -> list[str]:
     """Return the command that runs another as a user without any other right.
 
-    :param reads_all: whether it is to read files of everybody: those it has the names of.
+    :param access: to files of everybody, those it has the names of; a key of :data:`RIGHTS`.
     """
-    kept = ",+dac_read_search" if reads_all else ""
+    kept = RIGHTS[access]
     return [
         "setpriv",
         f"--reuid={user}",
@@ -110,7 +115,7 @@ def as_user(user: int, group: int, reads_all: bool, command: list[str]) -> list[
 
 def main(arguments: list[str]) -> int:
     """Become the command; return only when that fails."""
-    parent, address_space, cpu_seconds, files, user, group, reads_all = map(int, arguments[:7])
+    parent, address_space, cpu_seconds, files, user, group, access = map(int, arguments[:7])
     command = arguments[7:]
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl.argtypes = (
@@ -123,13 +128,14 @@ def main(arguments: list[str]) -> int:
             resource.RLIMIT_CPU: cpu_seconds,
             resource.RLIMIT_NOFILE: files,
             resource.RLIMIT_CORE: 0,
-            resource.RLIMIT_FSIZE: 0,
         }
     )
+    if access != WRITES:
+        limit({resource.RLIMIT_FSIZE: 0})
     missing = [] if refuse_network(libc) else ["network"]
     if user >= 0:
         if shutil.which("setpriv"):
-            command = as_user(user, group, bool(reads_all), command) if command else []
+            command = as_user(user, group, access, command) if command else []
         else:
             missing.append("user")
     if not command:

@@ -1,7 +1,8 @@
 """Confining QEMU's tools, which read image files that nobody has reason to trust.
 
 Each has limits of address space, processor time and open files, writes no file and no core, opens
-no socket but unix sockets, ends with who started it, and runs as nobody where that is root.
+no socket but unix sockets, ends with who started it, and runs as nobody where that is root. The one
+that writes a version into a disk writes files, and is confined like the others in all else.
 """
 
 import dataclasses
@@ -44,19 +45,23 @@ def confine(
     descriptor: int | None = None,
     *,
     reads_all: bool = False,
+    writes: bool = False,
 ) -> list[str]:
     """Return the command line that runs ``arguments`` confined, a child of this process.
 
     :param descriptor: of the image file, which the tool opens again by ``/dev/fd``.
     :param reads_all: whether it is to read files of everybody in any case: those that the image is
         based on, where the image itself is trusted to name them.
+    :param writes: whether it is to write that file, and read those of everybody; of a disk on this
+        host whose guest is stopped.
     """
     user, group = tool_user() or (-1, -1)
     is_private = descriptor is not None and not _is_readable_by_all(descriptor)
     reads_all = user >= 0 and (reads_all or is_private)
     numbers = (os.getpid(), limits.address_space, limits.cpu_seconds, limits.files, user, group)
     launcher = [sys.executable, "-I", "-S", confined.__file__]
-    return [*launcher, *map(str, numbers), str(int(reads_all)), *arguments]
+    access = confined.WRITES if writes else int(reads_all)
+    return [*launcher, *map(str, numbers), str(access), *arguments]
 
 
 def environment(temporary_folder: str | None = None) -> dict[str, str]:

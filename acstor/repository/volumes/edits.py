@@ -80,6 +80,39 @@ class RecordEdits(RecordSizes):
 
         return self._change(volume_id, VolumeRecordEvent.EDIT, changed)
 
+    def adjust_durability(
+        self,
+        volume_id: str,
+        default: DurabilityClass | None = None,
+        period_s: float | None = None,
+    ) -> Change:
+        """Change parts of the durability; its regions stay. The owner has to be told.
+
+        :param default: durability of all that is in no region; None: as it is.
+        :param period_s: seconds between two pushes of write-back; None: as it is.
+        :raises InvalidError: when nothing would be pushed at that period, or it is out of range.
+        :raises ConflictError: when something would stay on the host during a live migration.
+        """
+
+        def adjusted(record: VolumeRecord) -> VolumeRecord:
+            old = record.durability
+            durability = dataclasses.replace(
+                old,
+                default=old.default if default is None else default,
+                period_s=old.period_s if period_s is None else period_s,
+            )
+            if period_s is not None and DurabilityClass.WRITE_BACK not in durability.classes:
+                raise exception.InvalidError(
+                    f"volume {volume_id} has no part that is pushed at an interval: it is "
+                    f"{durability.default.value}",
+                    hint="give an interval with the durability write-back only",
+                )
+            if record.is_standby_allowed:
+                _check_movable(volume_id, durability)
+            return dataclasses.replace(record, durability=durability)
+
+        return self._change(volume_id, VolumeRecordEvent.EDIT, adjusted)
+
     def allow_host(self, volume_id: str, host: str) -> Change:
         """Let a host attach the volume; repeating it is safe.
 

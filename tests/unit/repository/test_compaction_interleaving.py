@@ -7,7 +7,6 @@ same runs find a violation in each of several deliberately broken variants.
 """
 
 import contextlib
-import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -36,7 +35,7 @@ from tests.unit.repository.images import (
     register,
 )
 
-RUNS = int(os.environ.get("ACSTOR_INTERLEAVING_RUNS", "1000")) // 2
+RUNS = interleaving.ORDERS // 2
 BATCHES = 8
 LIMITS = Limits(pack_size=4 * CHUNK_SIZE)
 
@@ -311,12 +310,7 @@ BROKEN_VARIANTS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 @pytest.mark.parametrize("variant", sorted(BROKEN_VARIANTS))
 def test_broken_variants_are_found_out(variant: str) -> None:
+    # A collection or a registration at the end may find what is lost.
+    violations = (PromiseError, exception.AcstorError)
     with BROKEN_VARIANTS[variant]():
-        for seed in range(20 * RUNS):
-            try:
-                run_once(seed)
-            except PromiseError:
-                return
-            except exception.AcstorError:
-                return  # a collection or a registration at the end found what is lost
-    pytest.fail(f"{20 * RUNS} orders found nothing")
+        interleaving.find_out(run_once, violations, orders=40 * RUNS)

@@ -1,0 +1,1 @@
+"""Reading disks out of a repository: their content, and image files that have it."""

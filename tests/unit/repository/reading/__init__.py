@@ -1,0 +1,1 @@
+"""Tests of reading disks out of a repository."""
