@@ -1,12 +1,31 @@
 """Children of this program: processes of its own that talk to it through one socket."""
 
 import os
+import pathlib
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import IO
 
 from acstor import exception
+
+
+def interpreter() -> str:
+    """Return the path of Python: a server that embeds it, as uWSGI does, gives its own as that.
+
+    :raises UnavailableError: when it is not where this installation, or virtual environment, is.
+    """
+    if pathlib.PurePath(sys.executable or "").name.startswith("python"):
+        return sys.executable
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for prefix in (sys.prefix, sys.base_prefix):
+        found = pathlib.Path(prefix, "bin", name)
+        if os.access(found, os.X_OK):
+            return str(found)
+    raise exception.UnavailableError(
+        f"there is no {name} in {sys.prefix}, and {sys.executable!r} is none",
+        hint="tell the WSGI server where it is; uWSGI: py-executable",
+    )
 
 
 def start(
@@ -15,6 +34,7 @@ def start(
     purpose: str,
     *,
     variables: Mapping[str, str] | None = None,
+    inherited: Collection[str] | None = None,
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
 ) -> "subprocess.Popen[bytes]":
@@ -26,12 +46,17 @@ def start(
     :param descriptor: of its end of the socket.
     :param purpose: what it is for, with an article, for people.
     :param variables: of its environment, beside this one's.
+    :param inherited: names of those of this one's that it has; None: all but credentials.
     :raises UnavailableError: when it cannot be started.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if (name in inherited if inherited is not None else not name.startswith("OS_"))
+    }
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", *command, str(descriptor)],
+            [interpreter(), "-P", *command, str(descriptor)],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,

@@ -23,11 +23,24 @@ class RateLimit:
         self._paid_until = clock()
         """Until when what was taken so far uses the rate up."""
 
+    def change_rate(self, rate_bytes_per_s: int) -> None:
+        """Go on at another rate; what is to be paid still is paid at that one.
+
+        :param rate_bytes_per_s: 0: no limit.
+        """
+        with self._lock:
+            if self._rate and rate_bytes_per_s:
+                now = self._clock()
+                owed = max(0.0, self._paid_until - now) * self._rate
+                if owed:
+                    self._paid_until = now + owed / rate_bytes_per_s
+            self._rate = rate_bytes_per_s
+
     def take(self, size_bytes: int) -> float:
         """Note that so many bytes were moved; return the seconds to wait before the next."""
-        if not self._rate:
-            return 0.0
         with self._lock:
+            if not self._rate:
+                return 0.0
             now = self._clock()
             self._paid_until = max(self._paid_until, now - BURST_SECONDS)
             self._paid_until += size_bytes / self._rate

@@ -12,7 +12,13 @@ from acstor import exception
 from acstor.repository.versions.record import Trigger
 from acstor.rpc.agent_server import CAPTURE_VERSION, as_response, make_target
 from acstor.versions.host_capture.progress import CaptureProgress
-from acstor.versions.host_capture.request import CaptureRequest, checked, epoch_of, uuid_of
+from acstor.versions.host_capture.request import (
+    CaptureRequest,
+    checked,
+    epoch_of,
+    task_and_epoch,
+    uuid_of,
+)
 from acstor.versions.host_capture.triggers import ALLOWED
 
 
@@ -81,13 +87,7 @@ class CaptureEndpoint:
     def _answer(
         self, method: Callable[[str, int], object], arguments: Mapping[str, object]
     ) -> dict[str, object]:
-        def act() -> object:
-            for name in sorted(arguments.keys() - {"task", "epoch"}):
-                raise exception.InvalidError(f"there is no argument {name[:100]!r}")
-            task = checked(lambda: uuid_of(arguments.get("task"), "task"))
-            return method(task, checked(lambda: epoch_of(arguments.get("epoch"))))
-
-        return as_response(self._host, act)
+        return as_response(self._host, lambda: method(*task_and_epoch(arguments)))
 
 
 def _triggers_of(value: object) -> frozenset[Trigger]:

@@ -21,13 +21,13 @@ EXCHANGE = "openstack"
 ``cinder``. It is what control_exchange is where nobody sets it."""
 TOPIC = "acstor-agent"
 NAMESPACE = "acstor.agent"
-VERSION = "1.6"
+VERSION = "1.7"
 """1.0: ring_published. 1.1: preload_estimate, preload_start, preload_status, preload_stop.
 1.2: volume_status, volume_push, volume_freeze, volume_thaw, volume_resize, volume_set_durability,
 volume_set_limits. 1.3: decision_published. 1.4: the holder of volume_freeze and volume_thaw, and
 what the latter answers. 1.5: hand_over_start, hand_over_stop, hand_over_read, revocation_drop,
 revocation_check. 1.6: capture_start, capture_progress, capture_abort, capture_discard,
-capture_follow."""
+capture_follow. 1.7: restore_start, restore_progress, restore_abort, restore_discard."""
 RING_VERSION = "1.0"
 PRELOAD_VERSION = "1.1"
 DECISION_VERSION = "1.3"
@@ -35,6 +35,7 @@ FREEZE_VERSION = "1.4"
 HAND_OVER_VERSION = "1.5"
 REVOCATION_VERSION = "1.5"
 CAPTURE_VERSION = "1.6"
+RESTORE_VERSION = "1.7"
 
 
 def version_of(method: str) -> str:
@@ -50,6 +51,8 @@ def version_of(method: str) -> str:
         return REVOCATION_VERSION
     if method.startswith("capture_"):
         return CAPTURE_VERSION
+    if method.startswith("restore_"):
+        return RESTORE_VERSION
     operation = BY_MESSAGE.get(method)
     return DECISION_VERSION if operation is None else operation.bus_version
 

@@ -1,4 +1,4 @@
-"""Announcements to the other agents that something is new, so that they reconcile at once.
+"""Announcements to agents, and to workers, that something is new, so that they look at once.
 
 An announcement is a hint: who misses it notices at the next look. So nothing here is retried for
 long, nothing waits for the broker, and a deployment without a broker lacks nothing but speed.
@@ -27,21 +27,27 @@ _SEND_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True)
-class _Announcement:
-    """One cast to all agents."""
+class Announcement:
+    """One cast to all servers of a topic."""
 
     method: str
     version: str
-    """Least version of the interface with which an agent knows the method."""
+    """Least version of the interface with which a server knows the method."""
     arguments: dict[str, Any]
+    topic: str = TOPIC
+    namespace: str = NAMESPACE
 
 
 class Announcements:
-    """Sends announcements on a thread of its own; :class:`.AnnouncementEndpoint` takes them."""
+    """Sends announcements on a thread of its own, all of them in their turn.
+
+    Agents take them by :class:`.AnnouncementEndpoint`.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        self._waiting: queue.Queue[_Announcement | None] = queue.Queue()
+        self._waiting: queue.Queue[Announcement | None] = queue.Queue()
+        self._failures = 0  # attempts one after the other, of the thread
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="announcements", daemon=True)
 
@@ -51,7 +57,7 @@ class Announcements:
 
     def announce_ring(self, generation: int) -> None:
         """Tell all agents that a ring was published; never waits."""
-        self._announce(_Announcement("ring_published", RING_VERSION, {"generation": generation}))
+        self._announce(Announcement("ring_published", RING_VERSION, {"generation": generation}))
 
     def announce_decision(self, *, concerns_all: bool) -> None:
         """Tell the agents that a decision is in force; never waits.
@@ -59,8 +65,15 @@ class Announcements:
         :param concerns_all: whether it changes something on every host, not only the ring.
         """
         self._announce(
-            _Announcement("decision_published", DECISION_VERSION, {"concerns_all": concerns_all})
+            Announcement("decision_published", DECISION_VERSION, {"concerns_all": concerns_all})
         )
+
+    def announce_once(self, announcement: Announcement) -> None:
+        """Tell something that stands for all that is told again before it is sent; never waits."""
+        with self._waiting.mutex:
+            is_waiting = announcement in self._waiting.queue
+        if not is_waiting:
+            self._announce(announcement)
 
     def stop(self, timeout: float) -> None:
         """Stop within ``timeout`` seconds."""
@@ -69,36 +82,40 @@ class Announcements:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def _announce(self, announcement: _Announcement) -> None:
+    def _announce(self, announcement: Announcement) -> None:
         while self._waiting.qsize() >= WAITING_MAX:
             with contextlib.suppress(queue.Empty):
                 self._waiting.get_nowait()
         self._waiting.put(announcement)
 
     def _run(self) -> None:
-        failures = 0
         while not self._is_stopping.is_set():
             try:
                 with transport.opened(self._conf) as opened:
                     self._send_all(opened)
-                failures = 0
             except Exception as error:
                 # Drivers raise what their client libraries raise; a broker must not end this.
-                failures += 1
-                if failures == 1:
+                self._failures += 1
+                if self._failures == 1:
                     LOG.warning("message transport is away, looks find what is new: %s", error)
-                self._is_stopping.wait(RECONNECT.seconds(failures))
+                self._is_stopping.wait(RECONNECT.seconds(self._failures))
 
     def _send_all(self, opened: Any) -> None:
         import oslo_messaging
 
         client = oslo_messaging.get_rpc_client(
             opened,
-            oslo_messaging.Target(exchange=EXCHANGE, topic=TOPIC, namespace=NAMESPACE),
+            oslo_messaging.Target(exchange=EXCHANGE, topic=TOPIC),
             timeout=_SEND_TIMEOUT,
             retry=0,
         )
         while (waiting := self._waiting.get()) is not None:
-            prepared = client.prepare(fanout=True, version=waiting.version)
+            prepared = client.prepare(
+                fanout=True,
+                topic=waiting.topic,
+                namespace=waiting.namespace,
+                version=waiting.version,
+            )
             prepared.cast({}, waiting.method, **waiting.arguments)
+            self._failures = 0
             LOG.debug("announced: %s %s", waiting.method, waiting.arguments)

@@ -124,6 +124,7 @@ def _global_configuration(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:
             raise exception.InternalError(
                 f"the configuration of this process is that of {owner}, not of ACStor"
             )
-        if owner is None or list(cfg.CONF.config_file or []) != files:
+        read = getattr(cfg.CONF, "config_file", None)  # None: it has read nothing, or was reset
+        if owner is None or read is None or list(read) != files:
             cfg.CONF([], project=_PROJECT, default_config_files=files, default_config_dirs=[])
     return cfg.CONF

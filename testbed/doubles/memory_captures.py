@@ -47,6 +47,7 @@ class MemoryCaptures:
     """Captures of every host.
 
     :ivar devices: disks of each server.
+    :ivar unreadable: disks that cannot be had, wherever they are.
     :ivar silent: hosts that do not answer.
     :ivar fails_in: state in which the next capture fails.
     """
@@ -56,6 +57,7 @@ class MemoryCaptures:
         self.held: dict[tuple[str, str], HostCapture] = {}
         self.epochs: dict[str, int] = {}
         self.devices: dict[str, tuple[str, ...]] = {}
+        self.unreadable: set[str] = set()
         self.silent: set[str] = set()
         self.fails_in: CaptureState | None = None
         self.requests: list[CaptureRequest] = []
@@ -65,7 +67,7 @@ class MemoryCaptures:
         known = self.held.get((host, request.task))
         if known is None or known.state in (CaptureState.FAILED, CaptureState.ABORTED):
             self.requests.append(request)
-            devices = self.devices.get(request.owner, ("vda",))
+            devices = self._devices(request)
             known = self.held[host, request.task] = HostCapture(request, epoch, devices)
         return self._progress(host, known)
 
@@ -91,6 +93,15 @@ class MemoryCaptures:
             return False
         self.held.pop((host, task), None)
         return True
+
+    def _devices(self, request: CaptureRequest) -> tuple[str, ...]:
+        """Return the disks of a request; one that is named must be had."""
+        found = self.devices.get(request.owner, ("vda",))
+        wanted = found if request.devices is None else request.devices
+        taken = tuple(each for each in wanted if each in found and each not in self.unreadable)
+        if not taken or (request.devices is not None and taken != wanted):
+            raise exception.UnsupportedError(f"disk {wanted[0]} cannot be had")
+        return taken
 
     def _admit(self, host: str, task: str, epoch: int) -> None:
         if host in self.silent:

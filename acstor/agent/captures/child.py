@@ -58,13 +58,13 @@ class Agent:
         self._lock = threading.Lock()
         self.is_ended = False
 
-    def read_order(self) -> orders.Order:
-        """Return what to do."""
+    def read_line(self) -> bytes:
+        """Return the line that says what to do."""
         with self._socket.makefile("rb") as lines:
             line = lines.readline(orders.LINE_SIZE_MAX)
         if not line.endswith(b"\n"):
             os._exit(1)  # the agent is gone
-        return orders.parse_order(line)
+        return line
 
     def say(self, **message: Any) -> None:
         """Say something; from any thread."""
@@ -81,7 +81,7 @@ class Agent:
         :raises EndedError: then.
         """
         if self.is_ended:
-            raise EndedError("the capture was ended", hint="capture again")
+            raise EndedError("the agent has ended this work", hint="ask again")
 
 
 class Reader:
@@ -275,6 +275,20 @@ def _run(
         hypervisor.close()
 
 
+def tie_to_agent() -> int | None:
+    """Have this process be told to end where the agent does, and log.
+
+    :returns: the agent's process; None: it has ended already.
+    """
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
+    if os.getppid() != parent:
+        return None
+    warning_filters.ignore_eventlet()
+    logging.basicConfig(level=logging.INFO)
+    return parent
+
+
 def main(
     arguments: list[str], open_hypervisor: Callable[[ReadOrder], "Hypervisor"] = _open_libvirt
 ) -> int:
@@ -282,15 +296,11 @@ def main(
 
     :param open_hypervisor: a test may put its own.
     """
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
-    if os.getppid() != parent:
-        return 1  # it has ended before that
-    warning_filters.ignore_eventlet()
-    logging.basicConfig(level=logging.INFO)
+    if tie_to_agent() is None:
+        return 1
     agent = Agent(int(arguments[0]))
     signal.signal(signal.SIGTERM, agent.end)
-    order = agent.read_order()
+    order = orders.parse_order(agent.read_line())
     yield_to_others(order.nice)
     try:
         agent.say(report=_run(order, agent, open_hypervisor))

@@ -53,28 +53,40 @@ class ChildProcesses:
     """Children of the agent.
 
     :param command: what a child runs, the number of its socket appended.
+    :param purpose: what children are for, with an article, for people.
     """
 
     def __init__(
-        self, command: tuple[str, ...] = ("-m", _MODULE), end_grace: float = END_GRACE
+        self,
+        command: tuple[str, ...] = ("-m", _MODULE),
+        end_grace: float = END_GRACE,
+        purpose: str = "a capture",
     ) -> None:
         self._command = command
         self._end_grace = end_grace
+        self._purpose = purpose
 
     def do(
         self, order: Order, hearing: Hearing, is_wanted: Callable[[], bool], seconds: float
     ) -> Mapping[str, Any]:
         """See :class:`Processes`."""
+        return self.do_line(orders.encode_order(order), hearing, is_wanted, seconds)
+
+    def do_line(
+        self, line: bytes, hearing: Hearing, is_wanted: Callable[[], bool], seconds: float
+    ) -> Mapping[str, Any]:
+        """Do an order of another kind, whose line the child knows; else as :meth:`do`."""
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                process = child_process.start(self._command, theirs.fileno(), "a capture")
+                process = child_process.start(self._command, theirs.fileno(), self._purpose)
             try:
-                ours.sendall(orders.encode_order(order))
+                ours.sendall(line)
                 watch = _Watch(process, ours, hearing, is_wanted, seconds, self._end_grace)
+                watch.purpose = self._purpose
                 return watch.follow()
             except OSError as error:
-                raise _died(process, error) from error
+                raise _died(process, error, self._purpose) from error
             finally:
                 process.kill()
                 process.wait()
@@ -99,6 +111,8 @@ class _Watch:
         self._deadline = time.monotonic() + seconds
         self._end_grace = end_grace
         self._seconds = seconds
+        self.purpose = "a capture"
+        """Purpose of the process, with an article."""
         self._rest = bytearray()
         self._report: Mapping[str, Any] | None = None
         self._failure: exception.AcstorError | None = None
@@ -119,7 +133,7 @@ class _Watch:
             return self._report
         if self._ending is not None:
             raise self._ending
-        raise self._failure or _died(self._process, None)
+        raise self._failure or _died(self._process, None, self.purpose)
 
     def _receive(self) -> bytes:
         try:
@@ -132,11 +146,11 @@ class _Watch:
         if self._ending is None:
             if now >= self._deadline:
                 self._ending = exception.DeadlineError(
-                    f"the capture took longer than {self._seconds:g} s",
+                    f"{self.purpose} took longer than {self._seconds:g} s",
                     hint="raise its deadline, or [captures] read_rate",
                 )
             elif not self._is_wanted():
-                self._ending = exception.UnavailableError("the capture is not wanted any more")
+                self._ending = exception.UnavailableError(f"{self.purpose} is not wanted any more")
             if self._ending is not None:
                 self._process.send_signal(signal.SIGTERM)
                 self._kill_at = now + self._end_grace
@@ -151,10 +165,10 @@ class _Watch:
             del self._rest[: end + 1]
             self._take_line(line)
         if len(self._rest) > orders.LINE_SIZE_MAX:
-            raise exception.InternalError("a process of a capture says too much")
+            raise exception.InternalError(f"a process of {self.purpose} says too much")
 
     def _take_line(self, line: bytes) -> None:
-        message = untrusted_json.load(line, "what a process of a capture says")
+        message = untrusted_json.load(line, f"what a process of {self.purpose} says")
         match message:
             case {"progress": [int(done), int(total)]}:
                 self._hearing.progress(done, total)
@@ -167,17 +181,19 @@ class _Watch:
             case {"failure": dict(failure)}:
                 self._failure = Failure.from_fields(failure).to_error()
             case _:
-                raise exception.InternalError("a process of a capture says nonsense")
+                raise exception.InternalError(f"a process of {self.purpose} says nonsense")
 
 
-def _died(process: "subprocess.Popen[bytes]", error: OSError | None) -> exception.AcstorError:
+def _died(
+    process: "subprocess.Popen[bytes]", error: OSError | None, purpose: str
+) -> exception.AcstorError:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(CHECK_INTERVAL)
     status = process.returncode
     reason = f"status {status}" if error is None else str(error.strerror)
     return exception.UnavailableError(
-        f"the process of a capture has ended: {reason}",
-        hint="see the log of acstor-agent, and capture again",
+        f"the process of {purpose} has ended: {reason}",
+        hint="see the log of acstor-agent, and ask again",
     )
 
 

@@ -47,7 +47,7 @@ def read_disk(
     :raises ExhaustedError: when there is no room.
     :raises UnavailableError: when it cannot be read.
     """
-    pieces = _Pieces(source, comparison, chunk_size)
+    pieces = Pieces(source, comparison, chunk_size)
     step = max(WINDOW_BYTES, chunk_size)
     buffer = memoryview(bytearray(step))
     done = 0
@@ -102,7 +102,7 @@ def _is_in(comparison: Comparison, index: int, digest: bytes) -> bool:
     return digest == (_ZERO if entry is None else entry.digest)
 
 
-class _Pieces:
+class Pieces:
     """Pieces of a disk to read, on the grid of chunks, 16 bytes for each."""
 
     def __init__(self, source: DiskSource, comparison: Comparison | None, chunk_size: int) -> None:

@@ -155,7 +155,7 @@ class CaptureTable:
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         found = []
         for name in sorted(os.listdir(self.path)):
-            if not _is_task(name):
+            if not is_task(name):
                 continue
             try:
                 with open(os.path.join(self.path, name, RECORD_NAME), "rb") as file:
@@ -290,7 +290,8 @@ class CaptureTable:
         self._on_change(self._records.values())
 
 
-def _is_task(name: str) -> bool:
+def is_task(name: str) -> bool:
+    """Say whether a file or folder has the id of a task for a name."""
     try:
         return str(uuid.UUID(name)) == name
     except ValueError:

@@ -38,6 +38,18 @@ def test_unusable_transport_is_a_wrong_value_and_shows_no_password(
     assert "secret" not in f"{caught.value} {caught.value.hint}"
 
 
+def test_global_configuration_that_was_reset_is_read_again(
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cfg.CONF, "project", "acstor", raising=False)
+    cfg.CONF.reset()
+    opened = transport.open_transport(conf)
+    try:
+        assert list(cfg.CONF.config_file or []) == list(conf.config_file or [])
+    finally:
+        opened.cleanup()
+
+
 def test_configuration_of_a_foreign_process_is_left_alone(
     conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

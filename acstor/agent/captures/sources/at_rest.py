@@ -6,34 +6,15 @@ descriptor and read-only. It takes no lock of the image, so that a guest may sta
 is seen at the end.
 """
 
-import contextlib
 import os
-import shutil
 import stat
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from acstor import exception
 from acstor.agent.captures.sources.base import DiskSource
 from acstor.agent.captures.sources.nbd_disk import NbdDisk
+from acstor.agent.captures.sources.qemu_server import QemuServer
 from acstor.agent.captures.sources.raw_file import RawFileDisk, check_same_file
-from acstor.backoff import BackOff
-from acstor.repository.source import confinement
-from acstor.repository.source.confinement import Limits
-
-ADDRESS_SPACE_MAX = 4 << 30
-"""Bytes of address space of qemu-nbd."""
-CPU_SECONDS_MIN = 60
-BYTES_PER_CPU_SECOND = 2 << 20
-"""Slowest reading of a disk that is allowed, bytes per CPU second."""
-START_TIMEOUT = 30.0
-"""Seconds that qemu-nbd may take to listen."""
-ERRORS_SIZE_MAX = 4096
-"""Bytes that are shown of what qemu-nbd says."""
-_CONNECTIONS = 2
-_CONNECT = BackOff(first=0.01, longest=0.2)
 
 
 def open_at_rest(
@@ -53,7 +34,7 @@ def open_at_rest(
         raise exception.UnsupportedError(
             f"disk {device} is of format {disk_format[:40]}; versions are taken of qcow2 and raw"
         )
-    descriptor = _opened(path)
+    descriptor = open_file(path)
     if disk_format == "raw":
         return RawFileDisk(device, path, descriptor, check)
     try:
@@ -63,7 +44,13 @@ def open_at_rest(
         raise
 
 
-def _opened(path: str) -> int:
+def open_file(path: str) -> int:
+    """Return a descriptor of a disk's file, for reading; no link is followed.
+
+    :raises NotFoundError: when there is no such file.
+    :raises UnsupportedError: when it is no regular file.
+    :raises UnavailableError: when it cannot be opened.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError as error:
@@ -87,96 +74,26 @@ def _open_overlay(device: str, path: str, descriptor: int, check: Callable[[], N
         check()
         check_same_file(path, status, os.fstat(descriptor))
 
-    folder = tempfile.mkdtemp(prefix="acstor-capture-")
-    server: subprocess.Popen[bytes] | None = None
-
-    def stop() -> None:
-        if server is not None:
-            server.kill()
-            server.wait()
-            if server.stderr is not None:
-                server.stderr.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    # Without a lock: a server that is started meanwhile must not find its disk in use.
+    image = f"driver=qcow2,file.driver=file,file.filename=/dev/fd/{descriptor},file.locking=off"
+    server = QemuServer(path, descriptor, image)
 
     def finish() -> None:
-        stop()
+        server.kill()
         os.close(descriptor)
 
     try:
-        socket_path = os.path.join(folder, "nbd")
-        server = _start(path, descriptor, socket_path, status.st_size)
-        for delay in _delays():
-            try:
-                return NbdDisk(
-                    device,
-                    socket_path,
-                    "",
-                    own_depth=1,
-                    tells_layers=True,
-                    check=check_all,
-                    on_close=finish,
-                )
-            except exception.UnavailableError:
-                if server.poll() is not None:
-                    raise _refusal(path, server) from None
-                time.sleep(delay)
-        raise exception.DeadlineError(f"qemu-nbd does not open {path} in {START_TIMEOUT:g} s")
-    except BaseException:
-        stop()
-        raise
-
-
-def _delays() -> Iterator[float]:
-    until, attempts = time.monotonic() + START_TIMEOUT, 0
-    while time.monotonic() < until:
-        attempts += 1
-        yield _CONNECT.seconds(attempts)
-
-
-def _start(
-    path: str, descriptor: int, socket_path: str, size_bytes: int
-) -> "subprocess.Popen[bytes]":
-    arguments = [
-        "qemu-nbd",
-        "--read-only",
-        "--allocation-depth",
-        "--persistent",
-        f"--shared={_CONNECTIONS}",
-        f"--socket={socket_path}",
-        "--image-opts",
-        # Without a lock: a server that is started meanwhile must not find its disk in use.
-        f"driver=qcow2,file.driver=file,file.filename=/dev/fd/{descriptor},file.locking=off",
-    ]
-    folder = os.path.dirname(socket_path)
-    confinement.give(folder)
-    seconds = CPU_SECONDS_MIN + size_bytes // BYTES_PER_CPU_SECOND
-    try:
-        return subprocess.Popen(
-            confinement.confine(
-                arguments,
-                Limits(ADDRESS_SPACE_MAX, seconds),
-                descriptor,
-                reads_all=True,  # the base file may be the group's that reads images
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=(descriptor,),
-            env=confinement.environment(folder),
+        return server.connect(
+            lambda: NbdDisk(
+                device,
+                server.socket_path,
+                "",
+                own_depth=1,
+                tells_layers=True,
+                check=check_all,
+                on_close=finish,
+            )
         )
-    except OSError as error:
-        raise exception.UnavailableError(
-            f"qemu-nbd cannot be run for {path}: {error.strerror}", hint="install qemu-utils"
-        ) from error
-
-
-def _refusal(path: str, server: "subprocess.Popen[bytes]") -> exception.AcstorError:
-    output = b""
-    if server.stderr is not None:
-        with contextlib.suppress(OSError):
-            output = server.stderr.read(ERRORS_SIZE_MAX)
-    lines = output.decode(errors="replace").strip().splitlines()
-    reason = lines[-1][:500] if lines else f"it ended with status {server.returncode}"
-    return exception.UnavailableError(
-        f"qemu-nbd does not open {path}: {reason}", hint="install qemu-utils and util-linux"
-    )
+    except BaseException:
+        server.kill()
+        raise

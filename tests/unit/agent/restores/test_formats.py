@@ -1,0 +1,47 @@
+"""Format of the record of a restore, against its golden file."""
+
+import pathlib
+import uuid
+
+import pytest
+
+from acstor import exception
+from acstor.agent.restores import table
+from acstor.agent.restores.table import RestoreRecord
+from acstor.agent.restores.writing import Written
+from acstor.versions.host_capture.progress import Failure
+from acstor.versions.host_restore.request import RestoreRequest
+from acstor.versions.host_restore.states import RestoreState
+
+GOLDEN = pathlib.Path(__file__).parents[3] / "golden"
+TASK, SERVER, VERSION, IMAGE = (str(uuid.UUID(int=number)) for number in range(1, 5))
+RECORD = RestoreRecord(
+    RestoreRequest(TASK, SERVER, "vda", VERSION, "a project", IMAGE, 60.0),
+    3,
+    RestoreState.TORN,
+    is_torn=True,
+    written=Written(1, 2, 3, 4),
+    failure=Failure(exception.ErrorKind.UNAVAILABLE, "the origin is away", "look at it"),
+)
+
+
+def test_record_requires_update() -> None:
+    assert table.RECORD_VERSION == 1
+    golden = (GOLDEN / "restore-record-v1.json").read_bytes()
+    assert RECORD.encode() == golden
+    assert RestoreRecord.parse(golden, "a record") == RECORD
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"version": 1}', b'{"version": 1, "request": {}}']
+)
+def test_malformed_records_are_refused(content: bytes) -> None:
+    with pytest.raises(exception.CorruptError):
+        RestoreRecord.parse(content, "a record")
+
+
+def test_record_of_a_newer_release_is_refused() -> None:
+    content = RECORD.encode().replace(b'"version": 1,', b'"version": 2,')
+    content = content.replace(b'"version": 1}', b'"version": 2}')
+    with pytest.raises(exception.UnsupportedError):
+        RestoreRecord.parse(content, "a record")
