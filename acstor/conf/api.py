@@ -26,14 +26,26 @@ OPTIONS = [
         max=1000,
         help="Most items of one page of a list; also of one that asks for no limit.",
     ),
+    cfg.IntOpt(
+        "unfinished_tasks_max",
+        default=100,
+        min=0,
+        max=100000,
+        help=(
+            "Most tasks that users of one project have asked for and that have not ended, as "
+            "versions and restores. Whoever asks for one more gets 429 and is told to come back. "
+            "Tasks of schedules and events do not count. 0: there is no bound, and one project can "
+            "fill the database."
+        ),
+    ),
     cfg.BoolOpt(
         "use_unified_limits",
         default=False,
         help=(
             "Whether Keystone's unified limits bound what a project may have: acstor_versions, "
-            "acstor_version_mib and acstor_schedules. Register them first: what has no registered "
-            "limit has the limit 0. [oslo_limit] names the endpoint and a user who has the role "
-            "reader on the system. False: nothing is bounded."
+            "acstor_version_mib, acstor_schedules and acstor_export_mib. Register them first: what "
+            "has no registered limit has the limit 0. [oslo_limit] names the endpoint and a user "
+            "who has the role reader on the system. False: none of that is bounded."
         ),
     ),
     cfg.FloatOpt(
@@ -51,6 +63,32 @@ OPTIONS = [
         help=(
             "Seconds for which the live state of the cluster that one viewer was shown is shown to "
             "the others; a process asks the hosts no more often, however many look."
+        ),
+    ),
+    cfg.IntOpt(
+        "downloads_max",
+        default=4,
+        min=0,
+        max=1000,
+        help=(
+            "Most disks of versions that one process sends, whole or files of them, or compares by "
+            "their files, at a time; of one project half of them. Each takes a thread of its WSGI "
+            "server for as long as it lasts, and whoever wants files a process beside it. Whoever "
+            "asks for one more is told to come back. 0: none is sent."
+        ),
+    ),
+    cfg.IntOpt(
+        "looks_max",
+        default=4,
+        min=0,
+        max=1000,
+        help=(
+            "Most disks of versions that one process looks into for a short answer at a time: "
+            "partitions, a page of a directory, the length of a file or of an image file; of one "
+            "project half of them. They have places beside those of downloads_max, so that slow "
+            "downloads keep nobody from looking; each takes a thread of its WSGI server and a "
+            "process beside it for a minute at most. Whoever asks for one more is told to come "
+            "back. 0: none is looked into."
         ),
     ),
     cfg.StrOpt(

@@ -43,7 +43,10 @@ OPTIONS = [
         default=10.0,
         min=0.1,
         max=600.0,
-        help="Seconds between two looks for tasks that wait.",
+        help=(
+            "Seconds between two looks for tasks that wait. The API tells workers of each one that "
+            "it queues, where it has [DEFAULT] transport_url; looks find what is not told."
+        ),
     ),
     cfg.FloatOpt(
         "tick_interval",
@@ -51,6 +54,17 @@ OPTIONS = [
         min=1.0,
         max=3600.0,
         help="Seconds between two looks for slots of schedules that are due.",
+    ),
+    cfg.IntOpt(
+        "own_tasks_max",
+        default=1000,
+        min=0,
+        max=1000000,
+        help=(
+            "Most tasks of schedules and events of one project that have not ended. A schedule's "
+            "slot waits beyond that, and the next takes its place; a version at an event of a "
+            "server is taken up to twice as many. 0: there is no bound."
+        ),
     ),
     cfg.FloatOpt(
         "purge_interval",
@@ -60,6 +74,18 @@ OPTIONS = [
         help=(
             "Seconds between two removals of what is not kept any more: tasks and runs of "
             "schedules after 30 days, idempotency keys after 24 hours."
+        ),
+    ),
+    cfg.FloatOpt(
+        "left_image_grace",
+        default=86400.0,
+        min=3600.0,
+        max=1728000.0,
+        help=(
+            "Seconds for which an image in Glance is left alone whose task has ended and that is "
+            "not its result. After that the sweep of purge_interval deletes it, where no version "
+            "boots from it and no server is of it. Tasks are known for 30 days, and images of "
+            "others are left alone."
         ),
     ),
     cfg.FloatOpt(
@@ -87,6 +113,19 @@ OPTIONS = [
             "versioned_notifications_topics in nova.conf: versioned_notifications). They say "
             "when a server is stopped, resized, rebuilt or deleted; a version is taken then where "
             "acstor:version_on asks for it. Empty: nobody listens, and none is."
+        ),
+    ),
+    cfg.FloatOpt(
+        "follow_interval",
+        default=3600.0,
+        min=60.0,
+        max=604800.0,
+        help=(
+            "Seconds between two looks at all servers of Nova, after which each host is told which "
+            "of its servers ask for versions by their metadata, or by the defaults of their "
+            "project, so that it keeps their disks when Nova deletes them. Hosts are told of "
+            "changes as Nova tells of them; it tells nobody of changed metadata. Only with "
+            "nova_notification_topics."
         ),
     ),
     cfg.StrOpt(

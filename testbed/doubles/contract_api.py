@@ -131,6 +131,8 @@ class ContractApi:
         body = response.get("body")
         if "text" in response:
             body = response["text"].encode()
+        if "zeros" in response:
+            body = bytes(response["zeros"])
         return _ranged(Answer(response["status"], body, dict(response.get("headers", {}))), request)
 
     def _fitting(self, request: Request) -> Iterator[Example]:

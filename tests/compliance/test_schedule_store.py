@@ -233,6 +233,10 @@ def test_repeated_request_gets_the_first_id(stores: Stores, clock: SetClock) -> 
     first = stores.keys.reserve("p1", "k", b"POST /v1/versions {}", an_id(1))
     assert first == stores.keys.reserve("p1", "k", b"POST /v1/versions {}", an_id(2)) == an_id(1)
     assert stores.keys.reserve("p2", "k", b"POST /v1/versions {}", an_id(3)) == an_id(3)
+    assert stores.keys.find("p1", "k", b"POST /v1/versions {}") == an_id(1)
+    assert stores.keys.find("p1", "other", b"POST /v1/versions {}") is None
+    with pytest.raises(exception.ConflictError, match="another request"):
+        stores.keys.find("p1", "k", b"POST /v1/schedules {}")
     with pytest.raises(exception.ConflictError, match="another request"):
         stores.keys.reserve("p1", "k", b"POST /v1/schedules {}", an_id(4))
     with pytest.raises(exception.InvalidError):

@@ -13,6 +13,7 @@ from acstor.versions.database.engine import to_ms
 from acstor.versions.database.opening import stores_of
 from acstor.versions.database.task_states import TaskEvent, TaskState
 from acstor.versions.database.tasks import (
+    CHOSEN,
     Lease,
     NewTask,
     Position,
@@ -92,6 +93,64 @@ def test_oldest_is_taken_first(store: TaskStore, clock: SetClock) -> None:
     assert store.take("w1", 30) is None
 
 
+def order(store: TaskStore, count: int) -> list[str]:
+    """Return the last digits of the ids of tasks as they are taken; none of them ends."""
+    return [taken(store).task_id[-3:] for _ in range(count)]
+
+
+def test_flood_of_a_project_delays_no_other(store: TaskStore, clock: SetClock) -> None:
+    for number in range(0x100, 0x130):
+        store.create(new_task(number, user="u"))
+    clock.advance(hours=1)
+    store.create(new_task(0x200, project="p2", user="u"))
+    store.create(new_task(0x201, project="p2", user="u"))
+    assert order(store, 5) == ["100", "200", "101", "201", "102"]
+
+
+def test_project_with_the_fewest_tasks_at_work_is_served_first(
+    store: TaskStore, clock: SetClock
+) -> None:
+    for number in range(0x100, 0x106):
+        store.create(new_task(number, user="u"))
+    leases = [taken(store) for _ in range(3)]
+    clock.advance(seconds=1)
+    for number in range(0x200, 0x206):
+        store.create(new_task(number, project="p2", user="u"))
+    assert order(store, 4) == ["200", "201", "202", "103"]
+    for lease in leases:
+        store.finish(lease, TaskEvent.FINISH)
+    assert order(store, 2) == ["104", "105"]
+
+
+def test_flood_of_a_schedule_delays_no_user_of_its_project(
+    store: TaskStore, clock: SetClock
+) -> None:
+    for number in range(0x100, 0x130):
+        store.create(new_task(number))
+    clock.advance(hours=1)
+    store.create(new_task(0x200, kind=TaskKind.RESTORE, user="u"))
+    assert order(store, 3) == ["100", "200", "101"]
+
+
+def test_flood_upon_one_resource_delays_no_other(store: TaskStore, clock: SetClock) -> None:
+    for number in range(0x100, 0x130):
+        store.create(new_task(number, resource="server/a", user="u"))
+    clock.advance(hours=1)
+    store.create(new_task(0x200, user="u"))
+    assert order(store, 2) == ["100", "200"]
+    assert store.take("w2", 30) is None
+
+
+def test_worker_that_died_takes_no_turn(store: TaskStore, clock: SetClock) -> None:
+    for number in range(0x100, 0x104):
+        store.create(new_task(number, user="u"))
+    first = [taken(store).task_id for _ in range(3)]
+    clock.advance(seconds=30)
+    store.create(new_task(0x200, project="p2", user="u"))
+    assert order(store, 5) == ["100", "200", "101", "102", "103"]
+    assert {store.get(task_id).epoch for task_id in first} == {2}
+
+
 def test_task_is_not_taken_before_its_time(store: TaskStore, clock: SetClock) -> None:
     at = clock.now
     clock.advance(hours=-1)
@@ -121,6 +180,7 @@ def test_lease_that_is_over_passes_to_another(store: TaskStore, clock: SetClock)
     for write in (
         lambda: store.renew(first, 30),
         lambda: store.report(first, Progress(step="late")),
+        lambda: store.decide(first, {"method": "late"}),
         lambda: store.start_reverting(first, ERROR),
         lambda: store.finish(first, TaskEvent.FINISH, {}),
     ):
@@ -194,6 +254,20 @@ def test_finished_task_has_its_result(store: TaskStore, clock: SetClock) -> None
     assert store.take("w1", 30) is None
 
 
+def test_choice_of_a_worker_is_beside_what_was_asked_for(store: TaskStore) -> None:
+    asked = store.create(new_task(1))
+    lease = taken(store)
+    for method in ("rebuild", "in_place"):
+        task = store.decide(lease, {"method": method})
+        assert task.parameters == {**asked.parameters, CHOSEN: {"method": method}}
+        assert store.get(lease.task_id) == task
+    assert store.create(new_task(1)) == task, "asked for again"
+    store.finish(lease, TaskEvent.FINISH, {})
+    with pytest.raises(exception.FencedError, match="done"):
+        store.decide(lease, {"method": "rebuild"})
+    assert store.get(lease.task_id).parameters == task.parameters
+
+
 def test_failed_task_keeps_its_first_error(store: TaskStore) -> None:
     store.create(new_task(1))
     lease = taken(store)
@@ -234,6 +308,35 @@ def test_running_task_is_told_that_it_is_cancelled(store: TaskStore) -> None:
     assert store.cancel(lease.task_id).state is TaskState.DONE
     with pytest.raises(exception.NotFoundError):
         store.cancel(str(uuid.UUID(int=9)))
+
+
+def test_unfinished_tasks_are_counted(store: TaskStore) -> None:
+    for number in range(4):
+        store.create(new_task(number, user="u"))
+    store.create(new_task(4))
+    store.create(new_task(5, project="p2", user="u"))
+    store.cancel(new_task(3).id)
+    store.finish(taken(store), TaskEvent.FINISH)
+    store.start_reverting(taken(store), ERROR)
+    assert store.unfinished("p1", are_asked_for=True) == 2
+    assert store.unfinished("p1", are_asked_for=False) == 1
+    assert store.unfinished("p3", are_asked_for=True) == 0
+
+
+def test_forgotten_task_is_as_if_nobody_had_asked(store: TaskStore) -> None:
+    task = store.create(new_task(1))
+    for _ in range(2):
+        store.forget(task.id)
+        with pytest.raises(exception.NotFoundError):
+            store.get(task.id)
+    assert store.create(new_task(1)).state is TaskState.QUEUED
+
+
+def test_task_that_was_taken_is_cancelled_and_not_forgotten(store: TaskStore) -> None:
+    store.create(new_task(1))
+    lease = taken(store)
+    store.forget(lease.task_id)
+    assert store.renew(lease, 30).is_cancelled
 
 
 def test_pages_go_on_behind_a_row_that_is_gone(store: TaskStore, clock: SetClock) -> None:

@@ -16,7 +16,7 @@ from acstor.repository.versions.captures import Stored
 from acstor.repository.versions.locks import Lock
 from acstor.repository.versions.states import VersionState
 from acstor.repository.versions.store import VersionStore
-from tests.compliance.test_volume_store import FACTORIES
+from tests.compliance.origins import VOLUME_ORIGINS
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, register
 from tests.unit.repository.versions.captures import NumberedDisk, numbers_of, store_of, take
 from tests.unit.repository.versions.records import NOON, captured, version_id
@@ -26,9 +26,9 @@ ID = version_id(1)
 HOUR = datetime.timedelta(hours=1)
 
 
-@pytest.fixture(params=sorted(FACTORIES))
+@pytest.fixture(params=sorted(VOLUME_ORIGINS))
 def origin(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[base.Origin]:
-    opened = FACTORIES[request.param](tmp_path)
+    opened = VOLUME_ORIGINS[request.param](tmp_path)
     yield opened
     opened.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from acstor import exception
-from acstor.origin import base, faulty, memory, posix, retrying
+from acstor.origin import base
 from acstor.repository import layout
 from acstor.repository.repository import FORMAT_VERSION, Format, Repository
 from acstor.repository.upgrade import upgrade
@@ -21,39 +21,16 @@ from acstor.repository.volumes.ownership import LogPosition
 from acstor.repository.volumes.record import DiskState
 from acstor.repository.volumes.states import VolumeRecordState, state_of
 from acstor.repository.volumes.store import NewVolume, PushedState, VolumeStore
+from tests.compliance.origins import VOLUME_ORIGINS
 from tests.unit.repository.images import CHUNK_SIZE, disk, image_id, register
 from tests.unit.repository.volumes.hosts import FencedOwnerError, Owner, content_of
 
 GIB = 1 << 30
 
 
-def lost_answers(inner: base.Origin) -> base.Origin:
-    """Return an origin of which many answers are lost, behind the one that repeats calls."""
-    faults = [
-        faulty.Fault(operation, effect, probability=0.15)
-        for operation in (
-            faulty.Operation.SWAP_REF,
-            faulty.Operation.GET_REF,
-            faulty.Operation.LIST,
-            faulty.Operation.LIST_REFS,
-        )
-        for effect in (faulty.Effect.ERROR, faulty.Effect.LOST_ANSWER)
-    ]
-    flaky = faulty.FaultyOrigin(inner, faults, seed=7)
-    return retrying.RetryingOrigin(flaky, 60.0, sleep=lambda seconds: None)
-
-
-FACTORIES: dict[str, Callable[[pathlib.Path], base.Origin]] = {
-    "memory": lambda path: memory.MemoryOrigin(),
-    "posix": lambda path: posix.PosixOrigin(str(path)),
-    "faulty": lambda path: lost_answers(memory.MemoryOrigin()),
-    "faulty posix": lambda path: lost_answers(posix.PosixOrigin(str(path))),
-}
-
-
-@pytest.fixture(params=sorted(FACTORIES))
+@pytest.fixture(params=sorted(VOLUME_ORIGINS))
 def origin(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[base.Origin]:
-    opened = FACTORIES[request.param](tmp_path)
+    opened = VOLUME_ORIGINS[request.param](tmp_path)
     yield opened
     opened.close()
 

@@ -124,6 +124,7 @@ class Database:
             max_retries=0,  # attempts are made by transaction, with a deadline
             sqlite_fk=True,
             connection_parameters=parameters,
+            thread_checkin=False,  # a turn for green threads, of which there are none
             **pool,
         )
         self._wait = wait

@@ -61,6 +61,13 @@ class IdempotencyKeys(Protocol):
         :raises InvalidError: when the key is too long, or empty.
         """
 
+    def find(self, project: str, key: str, request: bytes) -> str | None:
+        """Return the id that a request with that key was given before, None where none was.
+
+        :raises ConflictError: when the first request with that key was another one.
+        :raises InvalidError: when the key is too long, or empty.
+        """
+
     def purge(self) -> int:
         """Forget keys that are older than :data:`KEY_HOURS`; return how many."""
 
@@ -103,8 +110,7 @@ class SqlKeys:
 
     def reserve(self, project: str, key: str, request: bytes, new_id: str) -> str:
         """Return the id of what a request makes; see :meth:`IdempotencyKeys.reserve`."""
-        if not isinstance(key, str) or not 0 < len(key) <= NAME_LENGTH:
-            raise exception.InvalidError(f"an idempotency key has 1 to {NAME_LENGTH} characters")
+        _require_key(key)
         digest = hashlib.sha256(request).hexdigest()
         mine = (KEYS.c.project == project, KEYS.c.key_ == key)
 
@@ -129,12 +135,22 @@ class SqlKeys:
             found, resource = self._database.write(work)
         except DuplicateError:
             found, resource = self._database.write(work)  # somebody else was first: it is there
-        if found != digest:
-            raise exception.ConflictError(
-                "the idempotency key was used for another request",
-                hint="use a new key for each request, and the same only to repeat it",
-            )
+        _require_same(found, digest)
         return resource
+
+    def find(self, project: str, key: str, request: bytes) -> str | None:
+        """Return the id that was given before; see :meth:`IdempotencyKeys.find`."""
+        _require_key(key)
+        statement = sqlalchemy.select(KEYS).where(
+            KEYS.c.project == project,
+            KEYS.c.key_ == key,
+            KEYS.c.created_at >= self._database.now() - KEY_HOURS * _HOUR_MS,
+        )
+        row = self._database.read(lambda one: one.execute(statement).first())
+        if row is None:
+            return None
+        _require_same(row.digest, hashlib.sha256(request).hexdigest())
+        return str(row.resource)
 
     def purge(self) -> int:
         """Forget old keys; see :meth:`IdempotencyKeys.purge`."""
@@ -156,6 +172,19 @@ class SqlKeys:
         while count := self._database.write(work):
             total += count
         return total
+
+
+def _require_key(key: object) -> None:
+    if not isinstance(key, str) or not 0 < len(key) <= NAME_LENGTH:
+        raise exception.InvalidError(f"an idempotency key has 1 to {NAME_LENGTH} characters")
+
+
+def _require_same(found: str, digest: str) -> None:
+    if found != digest:
+        raise exception.ConflictError(
+            "the idempotency key was used for another request",
+            hint="use a new key for each request, and the same only to repeat it",
+        )
 
 
 class SqlDefaults:

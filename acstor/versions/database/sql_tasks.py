@@ -1,5 +1,6 @@
 """Tasks in SQL."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from acstor.versions.database.engine import (
 )
 from acstor.versions.database.paging import behind, ordered
 from acstor.versions.database.tables import NAME_LENGTH, TASKS
+from acstor.versions.database.task_order import by_turns, is_takeable
 from acstor.versions.database.task_states import (
     ACTIVE,
     FINISHED,
@@ -28,6 +30,7 @@ from acstor.versions.database.task_states import (
     states_before,
 )
 from acstor.versions.database.tasks import (
+    CHOSEN,
     KEEP_DAYS,
     Lease,
     NewTask,
@@ -93,7 +96,8 @@ class SqlTasks:
             self._database.write(lambda one: insert_task(one, self._database, new))
         except DuplicateError:
             found = self.get(new.id)
-            same = (found.project, found.kind, found.resource, dict(found.parameters))
+            asked = {name: one for name, one in found.parameters.items() if name != CHOSEN}
+            same = (found.project, found.kind, found.resource, asked)
             if same != (new.project, new.kind, new.resource, dict(new.parameters)):
                 raise
             return found
@@ -121,6 +125,28 @@ class SqlTasks:
         statement = ordered(statement, _COLUMNS.created_at, _COLUMNS.id, query)
         return self._database.read(lambda one: [_task(row) for row in one.execute(statement)])
 
+    def unfinished(self, project: str, *, are_asked_for: bool) -> int:
+        """Return how many tasks have not ended; see :meth:`.TaskStore.unfinished`."""
+        user = _COLUMNS.user
+        statement = (
+            sqlalchemy.select(sqlalchemy.func.count())
+            .select_from(TASKS)
+            .where(
+                _COLUMNS.project == project,
+                _COLUMNS.state.in_(sorted(UNFINISHED)),
+                user.is_not(None) if are_asked_for else user.is_(None),
+            )
+        )
+        return self._database.read(lambda one: int(one.execute(statement).scalar_one()))
+
+    def forget(self, task_id: str) -> None:
+        """Forget a task that nobody has taken; see :meth:`.TaskStore.forget`."""
+        is_it = _COLUMNS.id == task_id
+        is_untouched = sqlalchemy.and_(_COLUMNS.state == TaskState.QUEUED, _COLUMNS.epoch == 0)
+        self._database.write(lambda one: one.execute(TASKS.delete().where(is_it, is_untouched)))
+        with contextlib.suppress(exception.NotFoundError):
+            self.cancel(task_id)
+
     def cancel(self, task_id: str) -> Task:
         """Cancel a task; see :meth:`.TaskStore.cancel`."""
         now = self._database.now()
@@ -142,7 +168,7 @@ class SqlTasks:
         return self._database.write(work)
 
     def take(self, owner: str, lease_seconds: float) -> tuple[Task, Lease] | None:
-        """Take the lease of the task that has waited longest; see :meth:`.TaskStore.take`."""
+        """Take the lease of the task whose turn it is; see :meth:`.TaskStore.take`."""
         for task_id, epoch in self._database.read(self._due):
             lease = Lease(task_id, owner, epoch + 1)
             task = self._try_to_take(lease, lease_seconds)
@@ -158,25 +184,8 @@ class SqlTasks:
             return None  # another task of the resource was taken meanwhile
 
     def _due(self, connection: Connection) -> list[tuple[str, int]]:
-        other = TASKS.alias("other")
-        is_free = ~sqlalchemy.exists().where(
-            other.c.holds == _COLUMNS.resource, other.c.id != _COLUMNS.id
-        )
-        statement = (
-            sqlalchemy.select(_COLUMNS.id, _COLUMNS.epoch)
-            .where(self._is_takeable(), is_free)
-            .order_by(_COLUMNS.not_before, _COLUMNS.created_at, _COLUMNS.id)
-            .limit(CANDIDATES_MAX)
-        )
+        statement = by_turns(self._database.now(), CANDIDATES_MAX)
         return [(row.id, row.epoch) for row in connection.execute(statement)]
-
-    def _is_takeable(self) -> Any:
-        now = self._database.now()
-        return sqlalchemy.and_(
-            _COLUMNS.state.in_(sorted(UNFINISHED)),
-            _COLUMNS.not_before <= now,
-            sqlalchemy.or_(_COLUMNS.owner.is_(None), _COLUMNS.lease_until <= now),
-        )
 
     def _take(self, connection: Connection, lease: Lease, seconds: float) -> Task | None:
         now = self._database.now()
@@ -185,7 +194,7 @@ class SqlTasks:
             .where(
                 _COLUMNS.id == lease.task_id,
                 _COLUMNS.epoch == lease.epoch - 1,
-                self._is_takeable(),
+                is_takeable(now),
             )
             .values(
                 owner=lease.owner,
@@ -233,6 +242,13 @@ class SqlTasks:
             if count is not None:
                 values[name] = count
         self._change(lease, ACTIVE, **values)
+
+    def decide(self, lease: Lease, chosen: Mapping[str, Any]) -> Task:
+        """Note what was left to the worker; see :meth:`.TaskStore.decide`."""
+        # Nobody but the lease's worker changes parameters, so nothing comes between.
+        parameters = {**self.get(lease.task_id).parameters, CHOSEN: dict(chosen)}
+        text = json_text.encode(parameters, "parameters of a task")
+        return self._change(lease, ACTIVE, parameters=text)
 
     def start_reverting(self, lease: Lease, error: TaskError | None) -> Task:
         """Note that undoing begins; see :meth:`.TaskStore.start_reverting`."""

@@ -179,6 +179,8 @@ TASKS = Table(
     Index("tasks_by_time", "created_at", "id"),
     Index("tasks_by_state", "state", "not_before", "created_at"),
     Index("tasks_of_resource", "resource"),
+    # Unfinished tasks of a project are counted before each new one: by the index alone.
+    Index("tasks_unfinished", "project", "state", "user"),
     Index("tasks_finished", "finished_at"),
     **_MARIADB,
 )

@@ -18,6 +18,8 @@ PAGE_MAX = 1000
 """Most rows of one page."""
 KEEP_DAYS = 30
 """Days for which ended tasks, and the runs of schedules, are kept."""
+CHOSEN = "chosen"
+"""Name of the parameter that a worker adds: what it has decided, before its flow begins."""
 MESSAGE_LENGTH_MAX = 2000
 """Longest text of an error, characters."""
 
@@ -37,6 +39,8 @@ class TaskKind(enum.StrEnum):
     """Make an image of Glance with its own bytes of a version."""
     EXPIRE = "expire"
     """Apply a retention policy to the versions of one disk owner."""
+    PRELOAD = "preload"
+    """Bring an image to hosts before anybody boots it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,6 +199,18 @@ class TaskStore(Protocol):
     def page(self, query: TaskQuery) -> list[Task]:
         """Return a page of tasks."""
 
+    def unfinished(self, project: str, *, are_asked_for: bool) -> int:
+        """Return how many tasks of a project have not ended.
+
+        :param are_asked_for: those that users ask for; else those of ACStor itself.
+        """
+
+    def forget(self, task_id: str) -> None:
+        """Forget a task as if nobody had asked for it; one that was taken is cancelled.
+
+        Repeating it is safe, and so is one that there is none of.
+        """
+
     def cancel(self, task_id: str) -> Task:
         """Cancel a task: one that is queued ends, one that runs is told; others stay as they are.
 
@@ -202,7 +218,10 @@ class TaskStore(Protocol):
         """
 
     def take(self, owner: str, lease_seconds: float) -> tuple[Task, Lease] | None:
-        """Take the lease of the task that has waited longest; None: none is due.
+        """Take the lease of the task whose turn it is; None: none is due.
+
+        Projects take turns: the one with the fewest tasks at work comes first, what its users ask
+        for apart from what ACStor does by itself. Within a turn the oldest task comes first.
 
         :param owner: no other process's; it does not call this twice at the same time.
         """
@@ -222,6 +241,13 @@ class TaskStore(Protocol):
     def report(self, lease: Lease, progress: Progress) -> None:
         """Note the progress.
 
+        :raises FencedError: when the task has ended or was taken anew.
+        """
+
+    def decide(self, lease: Lease, chosen: Mapping[str, Any]) -> Task:
+        """Note what was left to the worker, as the parameter :data:`CHOSEN`; repeating it is safe.
+
+        :param chosen: small JSON, in place of what was decided before.
         :raises FencedError: when the task has ended or was taken anew.
         """
 

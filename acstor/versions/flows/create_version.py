@@ -5,8 +5,9 @@ is undone where that fails: the capture on its host, records of versions that ar
 versions that were committed already, since nobody was told of them.
 """
 
+import contextlib
 import string
-from typing import Any
+from typing import Any, ClassVar
 
 from acstor import exception
 from acstor.repository.versions import version_refs
@@ -14,6 +15,7 @@ from acstor.repository.versions.locks import parse_time
 from acstor.repository.versions.record import Consistency, DiskKind, Trigger
 from acstor.repository.versions.states import RESTORABLE, VersionState
 from acstor.repository.volumes import record_refs
+from acstor.versions import rebuilding
 from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tasks import NewTask, Progress, TaskKind
 from acstor.versions.database.version_index import (
@@ -24,17 +26,15 @@ from acstor.versions.database.version_index import (
     VersionQuery,
 )
 from acstor.versions.flows import volume_content
+from acstor.versions.flows.patience import POLL_SECONDS, patiently
 from acstor.versions.flows.step import Step
 from acstor.versions.flows.work import Work
 from acstor.versions.host_capture.progress import CaptureProgress
 from acstor.versions.host_capture.request import CaptureRequest, VersionFields, WantedConsistency
 from acstor.versions.host_capture.states import CaptureState
 from acstor.versions.services.captures import LOST, READ
+from acstor.versions.services.compute import Server
 
-POLL_SECONDS = 2.0
-"""Seconds between two questions to a host."""
-SILENCE_SECONDS = 600.0
-"""Seconds for which a host may be silent before its capture is given up: it may restart."""
 READ_SECONDS = 3600.0
 """Seconds that reading the disks may take, where the request says nothing else."""
 UNDO_SECONDS = 60.0
@@ -55,9 +55,13 @@ class _NoHostError(exception.UnsupportedError):
 
 
 class Locate(Step):
-    """Find the host, the parents, and the base image."""
+    """Find the host, the parents, and the base image.
+
+    ``takes_torn``: whether a version is taken of a disk that is half written, too.
+    """
 
     step = "locate"
+    takes_torn: ClassVar[bool] = False
 
     def act(self, work: Work) -> dict[str, Any]:
         """Return where to ask for what."""
@@ -65,7 +69,7 @@ class Locate(Step):
         if TargetKind(work.parameters["kind"]) is TargetKind.VOLUME:
             found = _locate_volume(work, owner)
         else:
-            found = _locate_server(work, owner)
+            found = _locate_server(work, owner, takes_torn=self.takes_torn)
         return {**found, "parents": _parents(work, owner)}
 
 
@@ -83,7 +87,7 @@ class Capture(Step):
         captures = work.services.captures
         work.fence()
         request = request_of(work, place)
-        begun = _patiently(work, lambda: captures.start(place["host"], request, work.epoch))
+        begun = patiently(work, lambda: captures.start(place["host"], request, work.epoch))
         found = _until(work, place["host"], begun, READ | LOST)
         return {
             "versions": found.versions,
@@ -121,7 +125,7 @@ class Commit(Step):
         if host is None:
             return {"versions": sorted(work.result_of(Capture.step)["versions"].values())}
         captures = work.services.captures
-        begun = _patiently(work, lambda: captures.progress(host, task, work.epoch))
+        begun = patiently(work, lambda: captures.progress(host, task, work.epoch))
         done = frozenset({CaptureState.COMMITTED}) | LOST
         found = _until(work, host, begun, done)
         return {"versions": sorted(found.versions.values())}
@@ -154,7 +158,7 @@ class Finish(Step):
         """Return the result of the task."""
         host = work.result_of(Locate.step)["host"]
         if host is not None:
-            _forget(work, host)
+            forget(work, host)
         _queue_expiry(work)
         captured = work.result_of(Capture.step)
         return {
@@ -171,8 +175,12 @@ def steps() -> list[Step]:
 
 
 def request_of(work: Work, place: dict[str, Any]) -> CaptureRequest:
-    """Return the request for the host."""
-    wanted = work.parameters
+    """Return the request for the host.
+
+    :param place: see :class:`Locate`; ``wanted`` is what other flows want than the parameters say.
+    """
+    wanted = {**work.parameters, **place.get("wanted", {})}
+    devices = wanted.get("devices")
     expires_at = wanted.get("expires_at")
     version = VersionFields(
         project=work.task.project,
@@ -189,6 +197,7 @@ def request_of(work: Work, place: dict[str, Any]) -> CaptureRequest:
         kind=DiskKind.VOLUME if is_volume else DiskKind.INSTANCE,
         owner=str(wanted["owner"]),
         version=version,
+        devices=None if devices is None else tuple(devices),
         parents=place["parents"],
         base_image=place["base_image"],
         consistency=WantedConsistency(wanted.get("consistency", WantedConsistency.BEST)),
@@ -196,19 +205,36 @@ def request_of(work: Work, place: dict[str, Any]) -> CaptureRequest:
     )
 
 
-def _locate_server(work: Work, owner: str) -> dict[str, Any]:
+def _locate_server(work: Work, owner: str, *, takes_torn: bool) -> dict[str, Any]:
     if work.parameters.get("host"):
         # Of a notification: Nova may have another host for it by now, or no such server any more.
+        server = None
+        with contextlib.suppress(exception.AcstorError):  # it may be the last of the server
+            server = work.services.compute.find_server(owner)
+        _require_whole(server)
         return {
             "host": str(work.parameters["host"]),
             "base_image": work.parameters.get("base_image"),
         }
-    server = _patiently(work, lambda: work.services.compute.find_server(owner))
+    server = patiently(work, lambda: work.services.compute.find_server(owner))
     if server is None or server.project != work.task.project:
         raise exception.NotFoundError(f"server {owner} does not exist")
+    if not takes_torn:
+        _require_whole(server)
     if server.host is None or server.status in NO_DISK:
         raise _NoHostError(f"server {owner} is {server.status} and has its disks on no host")
     return {"host": server.host, "base_image": server.image}
+
+
+def _require_whole(server: Server | None) -> None:
+    """Refuse a server whose disk is half written.
+
+    A version of it would count as a restore point, and have retention remove a good one for it.
+
+    :raises BusyServerError: then.
+    """
+    if server is not None and rebuilding.is_torn(server):
+        rebuilding.require_unlocked(server)
 
 
 def _locate_volume(work: Work, owner: str) -> dict[str, Any]:
@@ -239,21 +265,6 @@ def _parents(work: Work, owner: str) -> dict[str, str]:
     return found
 
 
-def _patiently(work: Work, ask: Any) -> Any:
-    """Return an answer; a service that is away is asked again for a while.
-
-    :raises UnavailableError: when it stays away.
-    """
-    end = work.clock() + SILENCE_SECONDS
-    while True:
-        try:
-            return ask()
-        except exception.AcstorError as error:
-            if not error.is_transient or work.clock() >= end:
-                raise
-        work.wait(POLL_SECONDS)
-
-
 def _until(
     work: Work, host: str, begun: CaptureProgress, ends: frozenset[CaptureState]
 ) -> CaptureProgress:
@@ -275,7 +286,7 @@ def _until(
         if found.state in ends:
             return found
         work.wait(POLL_SECONDS)
-        found = _patiently(
+        found = patiently(
             work, lambda: work.services.captures.progress(host, work.task.id, work.epoch)
         )
 
@@ -293,7 +304,7 @@ def _publish_volume(work: Work, parent: str | None) -> dict[str, Any]:
     return {"versions": {"": version_id}, "left_out": {}, "consistency": Consistency.CRASH.value}
 
 
-def _forget(work: Work, host: str) -> None:
+def forget(work: Work, host: str) -> None:
     """Have a host forget a capture that is committed."""
     try:
         work.services.captures.discard(host, work.task.id, work.epoch)

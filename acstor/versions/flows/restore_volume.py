@@ -15,17 +15,10 @@ from acstor.repository.versions.version_refs import Version
 from acstor.repository.volumes import record_refs
 from acstor.repository.volumes.record_refs import Volume
 from acstor.repository.volumes.restoring import RestorableVolumes
-from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.flows import volume_content
 from acstor.versions.flows.step import Step
+from acstor.versions.flows.used_version import find_version, require_restorable, version_id_of
 from acstor.versions.flows.work import Work
-
-
-class _NotRestorableError(exception.ConflictError):
-    """A version that is only on a host, or deleted."""
-
-    code = "acstor.version.not_committed"
-    default_hint = "wait until the version is committed"
 
 
 class Check(Step):
@@ -137,21 +130,6 @@ def use_of(work: Work) -> str:
     return f"restore/{work.task.id}"
 
 
-def version_id_of(work: Work) -> str:
-    """Return the id of the version that is restored.
-
-    :raises UnsupportedError: when there are several, or they are of a server's disks.
-    """
-    wanted = work.parameters
-    versions = [str(one) for one in wanted["versions"]]
-    if wanted.get("kind") != TargetKind.VOLUME or len(versions) != 1:
-        raise exception.UnsupportedError(
-            "disks of servers, and several volumes at once, cannot be put back in place",
-            hint="restore volumes one by one",
-        )
-    return versions[0]
-
-
 def version_of(work: Work) -> Version:
     """Return the version that is restored.
 
@@ -160,17 +138,13 @@ def version_of(work: Work) -> Version:
     :raises UnsupportedError: when it is of a server's disk.
     """
     version_id = version_id_of(work)
-    version = version_refs.find_version(work.versions.repository.origin, version_id)
-    if version is None or version.record.project != work.task.project:
-        raise exception.NotFoundError(f"version {version_id} does not exist")
+    version = find_version(work, version_id)
     if version.record.disk.kind is not DiskKind.VOLUME:
         raise exception.UnsupportedError(
-            f"version {version_id} is of a disk of a server, and cannot be put back in place",
-            hint="this release restores volumes in place",
+            f"version {version_id} is of a disk of a server, and cannot be put into a volume",
+            hint="restore it into its server",
         )
-    used = use_of(work) in version.record.uses
-    if not version.record.is_restorable and not used:
-        raise _NotRestorableError(f"version {version_id} is {version.record.state.value}")
+    require_restorable(version, use_of(work))
     return version
 
 

@@ -180,6 +180,11 @@ class Work:
         with self.interrupting():
             self.stores.tasks.report(self.lease, progress)
 
+    def decide(self, chosen: Mapping[str, Any]) -> None:
+        """Note what was left to the worker, before the flow begins."""
+        with self.interrupting():
+            self.task = self.stores.tasks.decide(self.lease, chosen)
+
     def note(self, text: str) -> None:
         """Tell of something that is left to the sweep of leftovers."""
         LOG.warning("task %s (%s): %s", self.task.id, self.task.kind, text)

@@ -181,15 +181,28 @@ def version_id_of(task: str, device: str) -> str:
     return str(uuid.uuid5(uuid.UUID(task), f"disk {device}"))
 
 
-def checked(read: Callable[[], _T]) -> _T:
+def checked(read: Callable[[], _T], what: str = "a capture") -> _T:
     """Return what ``read`` returns.
 
+    :param what: what it reads, for the error.
     :raises InvalidError: where it finds something malformed.
     """
     try:
         return read()
     except (KeyError, TypeError, ValueError) as error:
-        raise exception.InvalidError(f"a capture: {error}") from error
+        raise exception.InvalidError(f"{what}: {error}") from error
+
+
+def task_and_epoch(arguments: Mapping[str, object], what: str = "a capture") -> tuple[str, int]:
+    """Return the arguments of a message about one task, which has no others.
+
+    :param what: what the task does, for the error.
+    :raises InvalidError: where they are something else.
+    """
+    for name in sorted(arguments.keys() - {"task", "epoch"}):
+        raise exception.InvalidError(f"there is no argument {name[:100]!r}")
+    task = checked(lambda: uuid_of(arguments.get("task"), "task"), what)
+    return task, checked(lambda: epoch_of(arguments.get("epoch")), what)
 
 
 def uuid_of(value: object, what: str) -> str:

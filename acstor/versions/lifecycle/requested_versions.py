@@ -14,20 +14,21 @@ from collections.abc import Iterable, Mapping
 from acstor import exception
 from acstor.repository.versions.record import Trigger
 from acstor.versions.database.project_settings import AUTOMATIC, ProjectDefaults
+from acstor.versions.host_capture.triggers import (
+    EXTRA_SPEC,
+    IMAGE_PROPERTY,
+    NONE,
+    wanted_triggers,
+)
 from acstor.versions.retention import COUNTERS, Policy
 
 LOG = logging.getLogger(__name__)
 
-SERVER_ON = "acstor:version_on"
-"""Key of a server's metadata, or of an extra spec: events, with commas, or ``none``."""
 SERVER_KEEP = "acstor:version_keep"
-"""Key of the same: a policy such as ``last=3,daily=14,within=3d``."""
-IMAGE_ON = "acstor_version_on"
-"""Property of an image: as :data:`SERVER_ON`."""
+"""Key of a server's metadata, or of an extra spec: a policy such as ``last=3,daily=14,within=3d``.
+Of events it is :data:`.triggers.EXTRA_SPEC`."""
 IMAGE_KEEP = "acstor_version_keep"
 """Property of an image: as :data:`SERVER_KEEP`."""
-NONE = "none"
-"""Word for nothing, where something is asked for at a place behind."""
 _PART = re.compile(r"\s*([a-z_]+)\s*=\s*(-?[0-9a-z]+)\s*\Z")
 _LENGTH_MAX = 255
 
@@ -44,7 +45,7 @@ class Place:
 
 def place_of(name: str, texts: Mapping[str, str], *, is_image: bool = False) -> Place:
     """Return what metadata, extra specs or properties say."""
-    on, keep = (IMAGE_ON, IMAGE_KEEP) if is_image else (SERVER_ON, SERVER_KEEP)
+    on, keep = (IMAGE_PROPERTY, IMAGE_KEEP) if is_image else (EXTRA_SPEC, SERVER_KEEP)
     return Place(name, texts.get(on), texts.get(keep))
 
 
@@ -67,15 +68,13 @@ def requested(places: Iterable[Place], defaults: ProjectDefaults) -> ProjectDefa
 
 
 def _events(place: Place) -> frozenset[Trigger] | None:
-    words = [word.strip() for word in str(place.version_on)[:_LENGTH_MAX].lower().split(",")]
-    if words == [NONE]:
+    found = wanted_triggers(str(place.version_on), AUTOMATIC)
+    if found.is_none:
         return frozenset()
-    known = {one.value: one for one in AUTOMATIC}
-    unknown = [word for word in words if word not in known]
-    if unknown:
-        LOG.warning("%s: version_on has no %r; it is passed over", place.name, unknown[0][:40])
-    found = frozenset(known[word] for word in words if word in known)
-    return found or None
+    if found.unknown:
+        word = found.unknown[0][:40]
+        LOG.warning("%s: version_on has no %r; it is passed over", place.name, word)
+    return found.triggers or None
 
 
 def _policy(place: Place) -> Policy:

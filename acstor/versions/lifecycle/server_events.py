@@ -7,16 +7,16 @@ of a disk whose server was started again meanwhile is that of then.
 import dataclasses
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from acstor import exception
 from acstor.repository import layout
 from acstor.repository.versions.record import Trigger
 from acstor.versions.database.opening import Stores
-from acstor.versions.database.project_settings import ProjectDefaults
 from acstor.versions.database.tasks import NewTask, TaskKind
-from acstor.versions.lifecycle.requested_versions import place_of, requested
+from acstor.versions.lifecycle.own_tasks import EVENTS_SHARE, OwnTasks
+from acstor.versions.lifecycle.server_requests import ServerRequests
 
 LOG = logging.getLogger(__name__)
 
@@ -31,15 +31,11 @@ _DATA = "nova_object.data"
 _TASKS = uuid.UUID("5d0ac4a0-1c35-5b5f-9a3e-7e0b2b6f6a1d")
 """Name space of the ids of tasks: a notification that comes twice makes one."""
 
-ImageProperties = Callable[[str], Mapping[str, str]]
-"""Returns the properties of an image, none where there is no such image."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ServerEvent:
-    """Event in a server's life."""
+class ServerPayload:
+    """Server as a notification describes it."""
 
-    trigger: Trigger
     server: str
     project: str
     host: str
@@ -50,22 +46,35 @@ class ServerEvent:
     flavor_specs: Mapping[str, str]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """Event in a server's life."""
+
+    trigger: Trigger
+    payload: ServerPayload
+
+
 def event_of(event_type: str, payload: object) -> ServerEvent | None:
     """Return the event that a notification tells of, None where it tells of none."""
     trigger = EVENTS.get(event_type)
+    found = None if trigger is None else payload_of(payload)
+    return None if trigger is None or found is None else ServerEvent(trigger, found)
+
+
+def payload_of(payload: object) -> ServerPayload | None:
+    """Return the server that a notification describes, None where it describes none on a host."""
     data = _data(payload)
     host, project = data.get("host"), data.get("tenant_id")
-    if trigger is None or not isinstance(host, str) or not isinstance(project, str):
+    if not isinstance(host, str) or not host or not isinstance(project, str):
         return None
     try:
         server = layout.canonical_id(str(data.get("uuid")), "server")
         image = data.get("image_uuid")
         image = layout.canonical_id(str(image), "image") if image else None
     except exception.InvalidError as error:
-        LOG.debug("ignoring a notification %s: %s", event_type, error)
+        LOG.debug("ignoring a notification: %s", error)
         return None
-    return ServerEvent(
-        trigger=trigger,
+    return ServerPayload(
         server=server,
         project=project,
         host=host.lower(),
@@ -79,13 +88,14 @@ def event_of(event_type: str, payload: object) -> ServerEvent | None:
 class ServerEvents:
     """Turns notifications into tasks.
 
-    :param properties_of: asked for the image where neither server nor flavor says all.
+    :param own_tasks: bound on the tasks of a project.
     """
 
-    def __init__(self, stores: Stores, properties_of: ImageProperties) -> None:
+    def __init__(self, stores: Stores, requests: ServerRequests, own_tasks: OwnTasks) -> None:
         """Keep what to ask."""
         self._stores = stores
-        self._properties_of = properties_of
+        self._requests = requests
+        self._own_tasks = own_tasks
 
     def hear(self, event_type: str, payload: Any) -> None:
         """Take a notification; from any thread. What is wrong with it is told, and no error."""
@@ -95,12 +105,13 @@ class ServerEvents:
         try:
             task = self.task_of(event)
             if task is not None:
+                self._require_room(task.project)
                 self._stores.tasks.create(task)
-                LOG.info("a version of server %s is taken: %s", event.server, event.trigger)
+                LOG.info("a version of server %s is taken: %s", event.payload.server, event.trigger)
         except exception.AcstorError as error:
             LOG.error(
                 "no version of server %s is taken at %s: %s",
-                event.server,
+                event.payload.server,
                 event.trigger,
                 exception.one_line(error, with_hint=True),
             )
@@ -110,41 +121,36 @@ class ServerEvents:
 
     def task_of(self, event: ServerEvent) -> NewTask | None:
         """Return the task that an event asks for, None where nobody asked."""
-        found = self._requested(event)
+        of = event.payload
+        found = self._requests.of(of.server, of.project, of.metadata, of.flavor_specs, of.image)
         if event.trigger not in found.version_on:
             return None
-        name = f"{event.server} {event.trigger} {event.request}"
+        name = f"{of.server} {event.trigger} {of.request}"
         parameters = {
             "kind": "server",
-            "owner": event.server,
+            "owner": of.server,
             "name": f"before {event.trigger}" if event.trigger in _BEFORE else str(event.trigger),
             "trigger": event.trigger.value,
             "consistency": "best",
-            "host": event.host,
-            "base_image": event.image,
+            "host": of.host,
+            "base_image": of.image,
             "keep": found.version_keep.to_fields(),
         }
         return NewTask(
             id=str(uuid.uuid5(_TASKS, name)),
-            project=event.project,
+            project=of.project,
             kind=TaskKind.CREATE,
-            resource=f"server/{event.server}",
+            resource=f"server/{of.server}",
             parameters=parameters,
         )
 
-    def _requested(self, event: ServerEvent) -> ProjectDefaults:
-        places = [
-            place_of(f"metadata of server {event.server}", event.metadata),
-            place_of(f"flavor of server {event.server}", event.flavor_specs),
-        ]
-        says_all = all(
-            any(getattr(place, name) is not None for place in places)
-            for name in ("version_on", "version_keep")
-        )
-        if event.image is not None and not says_all:
-            properties = self._properties_of(event.image)
-            places.append(place_of(f"image {event.image}", properties, is_image=True))
-        return requested(places, self._stores.defaults.get(event.project))
+    def _require_room(self, project: str) -> None:
+        if not self._own_tasks.has_room(project, EVENTS_SHARE):
+            raise exception.OverloadedError(
+                f"project {project} has too many tasks that have not ended",
+                hint="see why they do not end: openstack acstor task list; or raise [worker] "
+                "own_tasks_max",
+            )
 
 
 _BEFORE = frozenset({Trigger.RESIZE, Trigger.REBUILD, Trigger.DELETE})

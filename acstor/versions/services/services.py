@@ -4,6 +4,10 @@ import dataclasses
 
 from acstor.versions.services.captures import HostCaptures
 from acstor.versions.services.compute import Compute
+from acstor.versions.services.image_store import ImageStore
+from acstor.versions.services.images import Images
+from acstor.versions.services.preloads import HostPreloads
+from acstor.versions.services.restores import HostRestores
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -12,3 +16,7 @@ class Services:
 
     captures: HostCaptures
     compute: Compute
+    images: Images
+    image_store: ImageStore
+    preloads: HostPreloads
+    restores: HostRestores

@@ -9,27 +9,41 @@ from typing import Any
 from oslo_config import cfg
 
 from acstor import exception, identity
+from acstor.cluster import member_list
 from acstor.cluster.leader_lock import Leadership
 from acstor.cluster.membership import CoordinationSettings
 from acstor.conf import nova
 from acstor.origin.opening import open_origin
 from acstor.repository.opening import refuse_backup
 from acstor.repository.repository import Repository
+from acstor.repository.versions.record import Trigger
 from acstor.repository.versions.store import VersionStore
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
 from acstor.rpc.notification_listener import NotificationListener, NotificationSource
 from acstor.rpc.signature import Signer, secrets_of
+from acstor.rpc.worker_wake import WakeServer
 from acstor.versions.database import opening
-from acstor.versions.lifecycle.server_events import EVENTS, ServerEvents
+from acstor.versions.host_capture.triggers import ALLOWED
+from acstor.versions.lifecycle import followed_servers, server_events
+from acstor.versions.lifecycle.followed_servers import FollowedServers, Tell
+from acstor.versions.lifecycle.own_tasks import OwnTasks
+from acstor.versions.lifecycle.server_events import ServerEvents
+from acstor.versions.lifecycle.server_requests import ServerRequests
 from acstor.versions.services.captures import RpcCaptures
 from acstor.versions.services.compute import NovaCompute
+from acstor.versions.services.image_store import open_store
 from acstor.versions.services.images import open_images
+from acstor.versions.services.preloads import RpcPreloads
+from acstor.versions.services.restores import RpcRestores
 from acstor.versions.services.services import Services
 from acstor.versions.worker.flow_books import FlowBooks
 from acstor.versions.worker.flow_runner import FlowRunner
 from acstor.versions.worker.metrics import WorkerMetrics
 from acstor.versions.worker.service import WorkerService
+
+WAKE_STOP_TIMEOUT = 5.0
+"""Seconds for which the end waits for the server that hears of tasks."""
 
 
 @contextlib.contextmanager
@@ -41,6 +55,7 @@ def open_service(conf: cfg.ConfigOpts, metrics: WorkerMetrics) -> Iterator[Worke
     """
     transport.require(conf)
     stores = opening.open_stores(conf)
+    own_tasks = OwnTasks(stores.tasks, conf.worker.own_tasks_max)
     session = identity.open_session(conf)
     compute = _open_compute(conf, session)
     images = open_images(conf, session)
@@ -52,17 +67,33 @@ def open_service(conf: cfg.ConfigOpts, metrics: WorkerMetrics) -> Iterator[Worke
         client = AgentClient(
             opened, conf.worker.call_timeout, Signer(signing[0] if signing else None)
         )
-        yield WorkerService(
+        requests = ServerRequests(stores, images.properties)
+        followed = FollowedServers(requests, _teller(client))
+        service = WorkerService(
             conf,
             stores=stores,
             runner=FlowRunner(books),
             books=books,
-            services=Services(RpcCaptures.over(client), compute),
+            services=Services(
+                RpcCaptures.over(client),
+                compute,
+                images,
+                open_store(conf, session),
+                RpcPreloads(client, lambda: member_list.list_members(conf)),
+                RpcRestores.over(client),
+            ),
             leader=_leadership(conf),
-            listener=_listener(conf, ServerEvents(stores, images.properties)),
+            listener=_listener(conf, ServerEvents(stores, requests, own_tasks), followed),
+            followed=followed if conf.worker.nova_notification_topics else None,
             open_versions=_versions_of(conf),
             metrics=metrics,
         )
+        wake = WakeServer(conf, conf.host, service.reconcile_soon)
+        wake.start()
+        try:
+            yield service
+        finally:
+            wake.stop(WAKE_STOP_TIMEOUT)
 
 
 def open_books(conf: cfg.ConfigOpts) -> FlowBooks:
@@ -97,7 +128,17 @@ def _open_compute(conf: cfg.ConfigOpts, session: Any) -> NovaCompute:
     return NovaCompute.open(session, **options)
 
 
-def _listener(conf: cfg.ConfigOpts, events: ServerEvents) -> NotificationListener | None:
+def _teller(client: AgentClient) -> Tell:
+    def tell(host: str, server: str, on: frozenset[Trigger]) -> None:
+        wanted = sorted(trigger.value for trigger in on.intersection(ALLOWED))
+        client.call(host, "capture_follow", server=server, triggers=wanted)
+
+    return tell
+
+
+def _listener(
+    conf: cfg.ConfigOpts, events: ServerEvents, followed: FollowedServers
+) -> NotificationListener | None:
     options = conf.worker
     if not options.nova_notification_topics:
         return None
@@ -105,9 +146,14 @@ def _listener(conf: cfg.ConfigOpts, events: ServerEvents) -> NotificationListene
         options.nova_notification_exchange,
         options.nova_notification_topics,
         options.notification_pool,
-        [name.replace(".", r"\.") for name in EVENTS],
+        [name.replace(".", r"\.") for name in (*server_events.EVENTS, *followed_servers.EVENTS)],
     )
-    return NotificationListener(conf, "server-events", source, events.hear)
+
+    def hear(event_type: str, payload: Any) -> None:
+        events.hear(event_type, payload)
+        followed.hear(event_type, payload)
+
+    return NotificationListener(conf, "server-events", source, hear)
 
 
 def _leadership(conf: cfg.ConfigOpts) -> Leadership:

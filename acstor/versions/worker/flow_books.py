@@ -36,16 +36,18 @@ class FlowBooks:
             sqlite_fk=True,
             max_retries=0,
             connection_parameters=connection_parameters(url),
+            thread_checkin=False,  # a turn for green threads, of which there are none
             **pool,
         )
         self._backend = SQLAlchemyBackend({}, engine=self._engine)
+        self._kept: Any = None
 
     def upgrade(self) -> None:
         """Make or upgrade the tables.
 
         :raises UnavailableError: when the database cannot be reached.
         """
-        with self._reachable(), contextlib.closing(self._backend.get_connection()) as connection:
+        with self._reachable() as connection:
             connection.upgrade()
 
     def close(self) -> None:
@@ -55,7 +57,7 @@ class FlowBooks:
     def get_connection(self) -> "UnfailingConnection":
         """Return a connection for an engine of taskflow."""
         try:
-            return UnfailingConnection(self._backend.get_connection())
+            return UnfailingConnection(self._connection())
         except Exception as error:
             raise Interrupted from error
 
@@ -65,7 +67,7 @@ class FlowBooks:
         :param name: of the flow, for people.
         :raises UnavailableError: when the database cannot be reached.
         """
-        with self._reachable(), contextlib.closing(self._backend.get_connection()) as connection:
+        with self._reachable() as connection:
             book = self._find(connection, task_id, epoch)
             if book is None:
                 book = models.LogBook(name, uuid=_book_id(task_id, epoch))
@@ -81,7 +83,7 @@ class FlowBooks:
 
         :raises UnavailableError: when the database cannot be reached.
         """
-        with self._reachable(), contextlib.closing(self._backend.get_connection()) as connection:
+        with self._reachable() as connection:
             for number in range(epoch, 0, -1):
                 with contextlib.suppress(exceptions.NotFound):
                     connection.destroy_logbook(_book_id(task_id, number))
@@ -93,7 +95,7 @@ class FlowBooks:
         :raises UnavailableError: when the database cannot be reached.
         """
         count = 0
-        with self._reachable(), contextlib.closing(self._backend.get_connection()) as connection:
+        with self._reachable() as connection:
             for book in list(connection.get_logbooks(lazy=True)):
                 task_id = (book.meta or {}).get("task")
                 if task_id is None or is_ended(str(task_id)):
@@ -118,10 +120,21 @@ class FlowBooks:
         except exceptions.NotFound:
             return None
 
+    def _connection(self) -> Any:
+        """Return the one connection of taskflow's, which it takes for each read and write of a row.
+
+        It holds no connection to the database, but tables, which it would describe anew each time;
+        and SQLAlchemy would compile every statement on them again. Any thread may use it.
+        """
+        if self._kept is None:
+            self._kept = self._backend.get_connection()
+        return self._kept
+
     @contextlib.contextmanager
-    def _reachable(self) -> Iterator[None]:
+    def _reachable(self) -> Iterator[Any]:
+        """Yield the connection; what fails in the body is that the database cannot be reached."""
         try:
-            yield
+            yield self._connection()
         except (exceptions.TaskFlowException, OSError) as error:
             raise _away(error) from error
         except Exception as error:
@@ -140,6 +153,9 @@ class UnfailingConnection:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
+
+    def close(self) -> None:
+        """Leave it open: others use it."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)

@@ -10,8 +10,11 @@ from taskflow.patterns import linear_flow
 from taskflow.types.failure import Failure
 
 from acstor import exception
+from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.task_states import TaskEvent
 from acstor.versions.database.tasks import Task, TaskError, TaskKind
+from acstor.versions.flows import chosen_method
+from acstor.versions.flows.chosen_method import method_of
 from acstor.versions.flows.step import Step
 from acstor.versions.flows.work import Work
 from acstor.versions.worker.flow_books import FlowBooks
@@ -22,9 +25,25 @@ FACTORIES: Mapping[TaskKind, str] = {
     TaskKind.CREATE: "acstor.versions.flows.create_version.steps",
     TaskKind.DELETE: "acstor.versions.flows.delete_version.steps",
     TaskKind.EXPIRE: "acstor.versions.flows.expire_versions.steps",
+    TaskKind.EXPORT: "acstor.versions.flows.export_version.steps",
+    TaskKind.IMAGE: "acstor.versions.flows.make_image.steps",
+    TaskKind.IMAGE_REMOVE: "acstor.versions.flows.remove_image.steps",
     TaskKind.RESTORE: "acstor.versions.flows.restore_volume.steps",
+    TaskKind.PRELOAD: "acstor.versions.flows.preload_image.steps",
 }
 """Function that returns the steps of the flow of each kind: names that never change."""
+VARIANTS: Mapping[tuple[TaskKind, TargetKind], str] = {
+    (TaskKind.RESTORE, TargetKind.SERVER): "acstor.versions.flows.restore_server.steps",
+}
+"""The same of kinds that have another flow for another target."""
+METHODS: Mapping[tuple[TaskKind, TargetKind, str], str] = {
+    (
+        TaskKind.RESTORE,
+        TargetKind.SERVER,
+        "in_place",
+    ): "acstor.versions.flows.restore_in_place.steps",
+}
+"""The same of those that have another flow for a method that is asked for, or chosen."""
 TAKES_MAX = 20
 """Times that a task is taken before it counts as failed: it may be what kills its workers."""
 REVERT_TAKES_MAX = 2 * TAKES_MAX
@@ -97,11 +116,20 @@ class FlowRunner:
         options: dict[str, Any] = {"backend": self._books, "engine": "serial"}
         if flow.meta and "factory" in flow.meta:
             return engines.load_from_detail(flow, **options)
-        name = self._factories[work.task.kind]
+        if not work.is_reverting:
+            chosen_method.choose(work)
+        name = self._factory_of(work.task)
         engine = engines.load(flow_of(name), flow_detail=flow, **options)
         with work.interrupting():
             engines.save_factory_details(flow, flow_of, [name], {}, backend=self._books)
         return engine
+
+    def _factory_of(self, task: Task) -> str:
+        """Return the name of the function that returns the steps of a task."""
+        target, method = task.parameters.get("kind"), method_of(task.parameters)
+        of_kind = self._factories[task.kind]
+        of_target = VARIANTS.get((task.kind, target), of_kind)  # type: ignore[arg-type]
+        return METHODS.get((task.kind, target, str(method)), of_target)  # type: ignore[arg-type]
 
     def _end(self, work: Work, flow: Any) -> Task:
         """Write the end of the task, then forget the rows of its flow."""

@@ -9,8 +9,9 @@ from prometheus_client.openmetrics import exposition
 LEADER = "acstor_worker_leader"
 TASKS = "acstor_worker_tasks"
 RUNS = "acstor_worker_schedule_runs"
+IMAGES = "acstor_worker_left_images_deleted"
 
-ALL = (LEADER, TASKS, RUNS)
+ALL = (LEADER, TASKS, RUNS, IMAGES)
 
 
 class WorkerMetrics:
@@ -27,6 +28,11 @@ class WorkerMetrics:
         )
         self.runs = prometheus_client.Counter(
             RUNS, "Slots of schedules for which a task was queued", registry=registry
+        )
+        self.images = prometheus_client.Counter(
+            IMAGES,
+            "Images in Glance that tasks had left behind and that this worker deleted",
+            registry=registry,
         )
 
     def text(self) -> str:

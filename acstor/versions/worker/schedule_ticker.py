@@ -16,6 +16,7 @@ from acstor.repository.versions.record import Trigger
 from acstor.versions import schedules
 from acstor.versions.database.schedule_store import DueTarget, ScheduleStore
 from acstor.versions.database.tasks import NewTask, TaskKind
+from acstor.versions.lifecycle.own_tasks import OwnTasks
 from acstor.versions.schedules import Run
 
 LOG = logging.getLogger(__name__)
@@ -27,16 +28,20 @@ PAGE = 500
 class ScheduleTicker:
     """Starts the runs that are due.
 
+    :param own_tasks: bound on the tasks of a project: a run without room stays due.
     :param now: returns the time.
     """
 
     def __init__(
         self,
         store: ScheduleStore,
+        own_tasks: OwnTasks,
         now: Callable[[], datetime.datetime] = version_refs.utc_now,
     ) -> None:
         """Keep the schedules."""
         self._store = store
+        self._own_tasks = own_tasks
+        self._full: set[str] = set()  # projects of which the log tells that they have no room
         self._now = now
 
     def tick(self, is_to_stop: Callable[[], bool] = lambda: False) -> int:
@@ -65,10 +70,25 @@ class ScheduleTicker:
             # The zone is not in this machine's database of zones; others go on.
             LOG.warning("schedule %s: %s", stored.id, exception.one_line(error))
             return False
-        if run is None or not self._store.start_run(run, task_of(due, run)):
+        if run is None or not self._has_room(stored.project):
+            return False
+        if not self._store.start_run(run, task_of(due, run)):
             return False
         LOG.info("slot %s of schedule %s runs for %s", run.slot.key, stored.id, target.id)
         return True
+
+    def _has_room(self, project: str) -> bool:
+        if self._own_tasks.has_room(project):
+            self._full.discard(project)
+            return True
+        if project not in self._full:
+            self._full.add(project)
+            LOG.warning(
+                "schedules of project %s wait: too many of its tasks have not ended "
+                "([worker] own_tasks_max)",
+                project,
+            )
+        return False
 
 
 def task_of(due: DueTarget, run: Run) -> NewTask:

@@ -1,6 +1,7 @@
 """The worker's life: take tasks, run their flows; as the leader tick schedules and sweep."""
 
 import concurrent.futures
+import datetime
 import logging
 import os
 import secrets
@@ -17,10 +18,13 @@ from acstor.service import Problems, ReconcileLoop, Watchdog
 from acstor.versions.database.opening import Stores
 from acstor.versions.database.tasks import Lease, Task
 from acstor.versions.flows.work import Interrupted, Work
+from acstor.versions.lifecycle.followed_servers import FollowedServers
+from acstor.versions.lifecycle.own_tasks import OwnTasks
 from acstor.versions.services.services import Services
 from acstor.versions.worker.flow_books import FlowBooks
 from acstor.versions.worker.flow_runner import FlowRunner
 from acstor.versions.worker.leases import Leases, TaskControl
+from acstor.versions.worker.left_images import LeftImages
 from acstor.versions.worker.metrics import WorkerMetrics
 from acstor.versions.worker.schedule_ticker import ScheduleTicker
 from acstor.versions.worker.sweep import BackgroundSweep, Sweep
@@ -69,6 +73,7 @@ class WorkerService:
     :param books: rows of flows, for the sweep.
     :param leader: of schedules and sweeps.
     :param listener: hears of events of servers; None: nobody does.
+    :param followed: servers whose hosts are told; None: none is.
     :param open_versions: returns the versions in the origin; tried again until it succeeds.
     :param clock: monotonic seconds.
     """
@@ -83,6 +88,7 @@ class WorkerService:
         services: Services,
         leader: Leader,
         listener: Listener | None,
+        followed: FollowedServers | None = None,
         open_versions: Callable[[], VersionStore],
         metrics: WorkerMetrics,
         clock: Callable[[], float] = time.monotonic,
@@ -95,6 +101,7 @@ class WorkerService:
         self._services = services
         self._leader = leader
         self._listener = listener
+        self._followed = followed
         self._open_versions = open_versions
         self._versions: VersionStore | None = None
         self._metrics = metrics
@@ -104,9 +111,14 @@ class WorkerService:
         self._leases = Leases(stores.tasks, self._options.lease_seconds, clock)
         self._pool = concurrent.futures.ThreadPoolExecutor(self._options.jobs, "task")
         self._slots = threading.Semaphore(self._options.jobs)
-        self._ticker = ScheduleTicker(stores.schedules)
+        own_tasks = OwnTasks(stores.tasks, self._options.own_tasks_max)
+        self._ticker = ScheduleTicker(stores.schedules, own_tasks)
         self._next_tick = 0.0
-        self._sweep = BackgroundSweep(self._options.purge_interval, self._options.index_interval)
+        self._sweep = BackgroundSweep(
+            self._options.purge_interval,
+            self._options.index_interval,
+            self._options.follow_interval,
+        )
         self._problems = Problems(LOG, with_hints=True)
 
     def is_healthy(self) -> bool:
@@ -132,6 +144,8 @@ class WorkerService:
         finally:
             if self._listener is not None:
                 self._listener.stop(STOP_TIMEOUT)
+            if self._followed is not None:
+                self._followed.stop()
             self._leases.stop_work()
             self._pool.shutdown(wait=False, cancel_futures=True)
             end = self._clock() + STOP_TIMEOUT
@@ -226,7 +240,17 @@ class WorkerService:
             self._next_tick = now + self._options.tick_interval
             if started:
                 self._loop.reconcile_soon()
-        self._sweep.begin_if_due(Sweep(self._stores, versions, self._books), now)
+        left_images = LeftImages(
+            self._stores,
+            versions,
+            self._services,
+            datetime.timedelta(seconds=self._options.left_image_grace),
+            count=self._metrics.images.inc,
+        )
+        sweep = Sweep(
+            self._stores, versions, self._books, self._services, self._followed, left_images
+        )
+        self._sweep.begin_if_due(sweep, now)
         if self._sweep.problem is not None:
             found["sweep"] = self._sweep.problem
 

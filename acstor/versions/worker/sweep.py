@@ -11,7 +11,10 @@ from acstor import exception
 from acstor.repository.versions.store import VersionStore
 from acstor.versions.database import index_refresh
 from acstor.versions.database.opening import Stores
+from acstor.versions.lifecycle.followed_servers import FollowedServers
+from acstor.versions.services.services import Services
 from acstor.versions.worker.flow_books import FlowBooks
+from acstor.versions.worker.left_images import LeftImages
 from acstor.versions.worker.leftovers import Leftovers
 
 LOG = logging.getLogger(__name__)
@@ -20,33 +23,59 @@ LOG = logging.getLogger(__name__)
 class Sweep:
     """Sweeps the databases."""
 
-    def __init__(self, stores: Stores, versions: VersionStore, books: FlowBooks) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        versions: VersionStore,
+        books: FlowBooks,
+        services: Services,
+        followed: FollowedServers | None = None,
+        left_images: LeftImages | None = None,
+    ) -> None:
         """Keep what to sweep."""
         self._stores = stores
         self._versions = versions
         self._books = books
+        self._services = services
+        self._followed = followed
+        self._left_images = left_images
 
     def purge(self) -> None:
         """Remove old tasks, runs and keys, and what tasks that have ended left behind.
 
         :raises UnavailableError: when the database cannot be reached; the next one goes on.
         """
+        leftovers = Leftovers(self._stores, self._versions, self._services)
         steps: tuple[tuple[str, Callable[[], int]], ...] = (
             ("tasks", self._stores.tasks.purge),
             ("runs of schedules", self._stores.schedules.purge_runs),
             ("idempotency keys", self._stores.keys.purge),
             ("rows of flows", lambda: self._books.sweep(self._is_ended)),
-            ("leftovers of tasks", Leftovers(self._stores, self._versions).remove),
+            ("leftovers of tasks", leftovers.remove),
+            # Behind the leftovers: a version is then let go by tasks that have ended.
+            ("images in Glance", self._remove_images),
         )
         for what, step in steps:
             if count := step():
                 LOG.info("forgot %d %s", count, what)
+
+    def _remove_images(self) -> int:
+        return 0 if self._left_images is None else self._left_images.remove()
 
     def _is_ended(self, task_id: str) -> bool:
         try:
             return self._stores.tasks.get(task_id).is_finished
         except exception.NotFoundError:
             return True
+
+    def tell_hosts(self) -> None:
+        """Have hosts told of the servers whose disks they are to keep.
+
+        :raises UnavailableError: when Nova, Glance or the database cannot be reached; the next one
+            goes on.
+        """
+        if self._followed is not None:
+            self._followed.look(self._services.compute.servers())
 
     def compare_index(self) -> None:
         """Make the index as the origin is.
@@ -73,11 +102,12 @@ class BackgroundSweep:
 
     :param purge_interval: seconds between two purges.
     :param index_interval: seconds between two comparisons of the index.
+    :param tell_interval: seconds between two words to hosts.
     """
 
-    def __init__(self, purge_interval: float, index_interval: float) -> None:
+    def __init__(self, purge_interval: float, index_interval: float, tell_interval: float) -> None:
         """Sweep nothing yet."""
-        self._intervals = {"purge": purge_interval, "index": index_interval}
+        self._intervals = {"purge": purge_interval, "index": index_interval, "tell": tell_interval}
         self._next = dict.fromkeys(self._intervals, 0.0)
         self._pool = concurrent.futures.ThreadPoolExecutor(1, "sweep")
         self._running: concurrent.futures.Future[None] | None = None
@@ -94,7 +124,8 @@ class BackgroundSweep:
                 return
             self._take_outcome(self._running)
             self._running = None
-        for name, step in (("purge", sweep.purge), ("index", sweep.compare_index)):
+        steps = (("purge", sweep.purge), ("index", sweep.compare_index), ("tell", sweep.tell_hosts))
+        for name, step in steps:
             if now >= self._next[name]:
                 self._next[name] = now + self._intervals[name]
                 self._running = self._pool.submit(step)

@@ -41,6 +41,13 @@ def test_upgrade_may_be_repeated(database: Database) -> None:
     schema.check(database)
 
 
+def test_each_revision_is_reached_from_the_one_before(database: Database) -> None:
+    for revision in ("0001", "0002"):
+        schema.upgrade(database, revision)
+        assert schema.current_revision(database) == revision
+    assert schema.head_revision(database) == "0002"
+
+
 def test_missing_tables_are_refused(database: Database) -> None:
     with pytest.raises(exception.UnsupportedError, match="no tables"):
         schema.check(database)

@@ -1,5 +1,7 @@
 """A cloud of doubles in which flows run, and are killed."""
 
+import dataclasses
+import datetime
 import pathlib
 import uuid
 from collections.abc import Callable
@@ -9,15 +11,20 @@ from acstor import exception
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.repository import Repository
 from acstor.repository.versions import version_refs
-from acstor.versions.database.opening import stores_of
+from acstor.repository.versions.store import VersionStore
+from acstor.versions.database.opening import Stores, stores_of
 from acstor.versions.database.tasks import NewTask, Task, TaskKind
 from acstor.versions.flows.work import Interrupted, Work
 from acstor.versions.services.services import Services
 from acstor.versions.worker.flow_books import FlowBooks
 from acstor.versions.worker.flow_runner import FlowRunner
+from acstor.versions.worker.left_images import LeftImages
 from acstor.versions.worker.sweep import Sweep
 from testbed.doubles.memory_captures import MemoryCaptures
 from testbed.doubles.memory_compute import MemoryCompute
+from testbed.doubles.memory_host_preloads import MemoryHostPreloads
+from testbed.doubles.memory_image_store import MemoryImages, MemoryImageStore
+from testbed.doubles.memory_restores import MemoryRestores
 from tests.compliance.databases import DATABASES, new_clock
 from tests.unit.repository.images import CHUNK_SIZE
 from tests.unit.repository.versions.captures import store_of
@@ -27,6 +34,7 @@ SERVER = str(uuid.UUID(int=70))
 VOLUME = str(uuid.UUID(int=71))
 TASK = str(uuid.UUID(int=99))
 LEASE_SECONDS = 30.0
+IMAGE_GRACE = datetime.timedelta(hours=2)
 
 
 class Killed(BaseException):
@@ -37,6 +45,8 @@ class KillSwitch:
     """Ends the process at the n-th call that goes through it, before or after its effect.
 
     :ivar calls: calls so far.
+    :ivar observe: returns what there is besides what calls change.
+    :ivar observed: what it returned before and after each call that had an answer.
     """
 
     def __init__(self) -> None:
@@ -45,6 +55,9 @@ class KillSwitch:
         self.is_after = False
         self.names: list[str] = []
         self.on_call: dict[str, Callable[[], None]] = {}
+        self.on_answer: dict[str, Callable[[], None]] = {}
+        self.observe: Callable[[], object] = lambda: None
+        self.observed: dict[int, tuple[object, object]] = {}
 
     def arm(self, at: int | None, *, is_after: bool = False) -> None:
         self.calls, self.at, self.is_after = 0, at, is_after
@@ -59,7 +72,10 @@ class KillSwitch:
         is_hit = self.calls == self.at
         if is_hit and not self.is_after:
             raise Killed(name)
+        number, before = self.calls, self.observe()
         result = method()
+        self.on_answer.get(name, lambda: None)()
+        self.observed[number] = before, self.observe()
         if is_hit:
             raise Killed(name)
         return result
@@ -121,15 +137,34 @@ class Cloud:
         self.clock = new_clock()
         self.seconds = 0.0
         self.switch = KillSwitch()
-        self.stores = stores_of(DATABASES["memory"](folder, self.clock))
+        self.database = DATABASES["memory"](folder, self.clock)
+        self.stores = stores_of(self.database)
         self.versions = store_of(Repository.init(MemoryOrigin(), CHUNK_SIZE))
         self.compute = MemoryCompute()
+        self.images = MemoryImages()
+        self.image_store = MemoryImageStore()
         self.captures = MemoryCaptures(self.versions)
+        self.preloads = MemoryHostPreloads()
+        self.restores = MemoryRestores()
+        self.services = Services(
+            self.captures,
+            self.compute,
+            self.images,
+            self.image_store,
+            self.preloads,
+            self.restores,
+        )
         self.books = KillableBooks("sqlite://", self.switch)
         self.books.upgrade()
         self.compute.add(SERVER, PROJECT)
         self.control = TestControl(self)
         self.takes = 0
+
+    def use(self, stores: Stores, versions: VersionStore) -> None:
+        """Work at the tasks and versions of another place."""
+        self.stores, self.versions = stores, versions
+        self.captures = MemoryCaptures(versions)
+        self.services = dataclasses.replace(self.services, captures=self.captures)
 
     def ask(self, kind: TaskKind, resource: str, /, **parameters: Any) -> Task:
         return self.stores.tasks.create(NewTask(TASK, PROJECT, kind, resource, parameters))
@@ -149,7 +184,14 @@ class Cloud:
             versions=wrapped(
                 self.versions, only=("abandon", "delete", "begin_use", "end_use", "publish")
             ),
-            services=Services(wrapped(self.captures), wrapped(self.compute)),
+            services=Services(
+                wrapped(self.captures),
+                wrapped(self.compute),
+                self.images,
+                wrapped(self.image_store),
+                wrapped(self.preloads),
+                wrapped(self.restores),
+            ),
             control=self.control,
             lease_seconds=LEASE_SECONDS,
             clock=lambda: self.seconds,
@@ -171,7 +213,13 @@ class Cloud:
 
     def sweep(self) -> None:
         """Sweep as the leading worker does."""
-        Sweep(self.stores, self.versions, self.books).purge()
+        left_images = LeftImages(
+            self.stores, self.versions, self.services, IMAGE_GRACE, now=lambda: self.clock.now
+        )
+        sweep = Sweep(
+            self.stores, self.versions, self.books, self.services, left_images=left_images
+        )
+        sweep.purge()
 
     def task(self, task_id: str = TASK) -> Task:
         return self.stores.tasks.get(task_id)

@@ -12,6 +12,7 @@ from acstor.versions.database.tasks import Task, TaskKind, TaskQuery
 from acstor.versions.host_capture.states import CaptureState
 from tests.unit.repository.versions.records import committed, version_id
 from tests.unit.versions.flows.cloud import PROJECT, SERVER, TASK, Cloud, Killed
+from tests.unit.versions.flows.kills import WholeRun
 
 
 @pytest.fixture
@@ -156,28 +157,22 @@ def test_scheduled_version_has_retention_look(cloud: Cloud) -> None:
     assert expiry.state is TaskState.QUEUED
 
 
-def count_calls(folder: pathlib.Path, **more: Any) -> int:
-    cloud = Cloud(folder)
-    cloud.captures.devices[SERVER] = ("vda", "vdb")
-    cloud.captures.fails_in = more.pop("fails_in", None)
-    ask(cloud, **more)
-    cloud.switch.arm(None)
-    cloud.work()
-    return cloud.switch.calls
-
-
 @pytest.mark.parametrize("is_after", [False, True])
 @pytest.mark.parametrize("fails_in", [None, CaptureState.HELD, CaptureState.COMMITTED])
 def test_killed_at_every_call_it_ends_as_it_would_have(
     tmp_path: pathlib.Path, fails_in: CaptureState | None, is_after: bool
 ) -> None:
-    calls = count_calls(tmp_path, fails_in=fails_in)
-    assert calls > 20
-    for at in range(1, calls + 1):
+    def ready() -> Cloud:
         cloud = Cloud(tmp_path)
         cloud.captures.devices[SERVER] = ("vda", "vdb")
         cloud.captures.fails_in = fails_in
         ask(cloud)
+        return cloud
+
+    whole = WholeRun(ready())
+    assert len(whole.names) > 20
+    for at in whole.calls(is_after=is_after):
+        cloud = ready()
         cloud.switch.arm(at, is_after=is_after)
         task = cloud.work_on()
         expected = TaskState.DONE if fails_in is None else TaskState.FAILED

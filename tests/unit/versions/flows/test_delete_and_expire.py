@@ -14,6 +14,7 @@ from acstor.versions.database.tasks import Task, TaskKind
 from acstor.versions.database.version_index import IndexedVersion
 from tests.unit.repository.versions.records import NOON, committed, version_id
 from tests.unit.versions.flows.cloud import PROJECT, SERVER, Cloud
+from tests.unit.versions.flows.kills import WholeRun
 
 DAY = datetime.timedelta(days=1)
 
@@ -137,14 +138,13 @@ def test_killed_at_every_call_it_ends_as_it_would_have(
             ask_to_expire(cloud)
         return cloud
 
-    whole = prepared()
-    whole.work()
-    for at in range(1, whole.switch.calls + 1):
+    end = prepared()
+    for at in WholeRun(end).calls(is_after=is_after):
         cloud = prepared()
         cloud.switch.arm(at, is_after=is_after)
         task = cloud.work_on()
         assert task.state is TaskState.DONE, cloud.switch.names[at - 1]
-        assert cloud.version_ids() == whole.version_ids(), cloud.switch.names[at - 1]
+        assert cloud.version_ids() == end.version_ids(), cloud.switch.names[at - 1]
         cloud.sweep()
         assert cloud.books_left() == 0
         check_end(cloud, task)

@@ -16,6 +16,7 @@ from acstor.versions.database.tasks import Task, TaskKind
 from tests.unit.repository.versions.records import committed, version_id
 from tests.unit.repository.volumes.hosts import Owner, content_of
 from tests.unit.versions.flows.cloud import PROJECT, TASK, VOLUME, Cloud
+from tests.unit.versions.flows.kills import WholeRun
 
 GIB = 1 << 30
 
@@ -119,7 +120,6 @@ def test_attached_volume_is_refused(cloud: Cloud) -> None:
     [
         ({"versions": [version_id(9)]}, "acstor.not_found"),
         ({"owner": version_id(9)}, "acstor.not_found"),
-        ({"kind": "server"}, "acstor.unsupported"),
         ({"versions": [version_id(1), version_id(2)]}, "acstor.unsupported"),
     ],
 )
@@ -171,9 +171,7 @@ def test_killed_at_every_call_it_ends_as_it_would_have(
         ask(cloud)
         return cloud
 
-    whole = ready()
-    whole.work()
-    for at in range(1, whole.switch.calls + 1):
+    for at in WholeRun(ready()).calls(is_after=is_after):
         cloud = ready()
         cloud.switch.arm(at, is_after=is_after)
         task = cloud.work_on()

@@ -12,7 +12,9 @@ from acstor.repository.versions.record import Trigger
 from acstor.versions.database.opening import Stores, stores_of
 from acstor.versions.database.project_settings import ProjectDefaults
 from acstor.versions.database.tasks import TaskKind, TaskQuery
+from acstor.versions.lifecycle.own_tasks import EVENTS_SHARE, OwnTasks
 from acstor.versions.lifecycle.server_events import EVENTS, ServerEvents, event_of
+from acstor.versions.lifecycle.server_requests import ServerRequests
 from acstor.versions.retention import Policy
 from tests.compliance.databases import DATABASES, new_clock
 
@@ -57,7 +59,7 @@ def glance() -> Glance:
 
 @pytest.fixture
 def events(stores: Stores, glance: Glance) -> ServerEvents:
-    return ServerEvents(stores, glance)
+    return ServerEvents(stores, ServerRequests(stores, glance), OwnTasks(stores.tasks, 2))
 
 
 def tasks(stores: Stores) -> list[Mapping[str, Any]]:
@@ -84,6 +86,16 @@ def test_notification_that_comes_twice_makes_one(events: ServerEvents, stores: S
     for request in ("req-1", "req-1", "req-2"):
         events.hear("instance.power_off.end", payload(request_id=request))
     assert len(tasks(stores)) == 2
+
+
+def test_flood_of_a_project_is_bounded_and_told(
+    events: ServerEvents, stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(9):
+        events.hear("instance.power_off.end", payload(request_id=f"req-{number}"))
+    assert len(tasks(stores)) == 2 * EVENTS_SHARE
+    assert "project p1 has too many tasks" in caplog.text
+    assert "own_tasks_max" in caplog.text
 
 
 def test_nobody_asked_and_nothing_is_taken(events: ServerEvents, stores: Stores) -> None:

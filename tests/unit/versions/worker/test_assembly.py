@@ -2,15 +2,19 @@
 
 import contextlib
 import pathlib
+import threading
 
 import pytest
 from oslo_config import cfg
 
 from acstor import exception
 from acstor.conf import loading
+from acstor.rpc.worker_wake import TaskAnnouncements
 from acstor.versions.database import opening, schema
 from acstor.versions.worker import assembly
 from acstor.versions.worker.metrics import WorkerMetrics
+from acstor.versions.worker.service import WorkerService
+from testbed.fixtures.conditions import wait_for
 
 CONTENT = """\
 [DEFAULT]
@@ -47,6 +51,26 @@ def test_worker_is_put_together(tmp_path: pathlib.Path) -> None:
     with assembly.open_service(conf, WorkerMetrics()) as service:
         assert service.name.startswith("c1/")
         assert service.is_healthy()
+
+
+def test_worker_that_is_told_of_a_task_looks_at_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = load(tmp_path, CONTENT.replace("fake:/", "kombu+memory:////"))
+    schema.upgrade(opening.open_database(conf))
+    with contextlib.closing(assembly.open_books(conf)) as books:
+        books.upgrade()
+    told = threading.Event()
+    monkeypatch.setattr(WorkerService, "reconcile_soon", lambda service: told.set())
+    tasks = TaskAnnouncements(conf)
+
+    def is_told() -> bool:
+        tasks.announce()  # again and again: what is told before the worker listens is lost
+        return told.is_set()
+
+    with assembly.open_service(conf, WorkerMetrics()):
+        wait_for("the worker is told", is_told)
+        tasks.stop(10)
 
 
 def test_tables_have_to_be_there(tmp_path: pathlib.Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from acstor.versions.database.opening import Stores, stores_of
 from acstor.versions.database.schedule_store import NewSchedule, TargetKind
-from acstor.versions.database.tasks import TaskKind, TaskQuery
+from acstor.versions.database.tasks import NewTask, TaskKind, TaskQuery
+from acstor.versions.lifecycle.own_tasks import OwnTasks
 from acstor.versions.retention import Policy
 from acstor.versions.schedules import Every, Schedule
 from acstor.versions.worker.schedule_ticker import ScheduleTicker
@@ -41,7 +42,7 @@ def stores(tmp_path: pathlib.Path, clock: SetClock) -> Stores:
 
 @pytest.fixture
 def ticker(stores: Stores, clock: SetClock) -> ScheduleTicker:
-    return ScheduleTicker(stores.schedules, lambda: clock.now)
+    return ScheduleTicker(stores.schedules, OwnTasks(stores.tasks, 0), lambda: clock.now)
 
 
 def test_slot_runs_when_it_is_due(ticker: ScheduleTicker, stores: Stores, clock: SetClock) -> None:
@@ -79,7 +80,10 @@ def test_clock_set_back_runs_nothing_twice(
 
 
 def test_two_tickers_start_a_slot_once(stores: Stores, clock: SetClock) -> None:
-    both = [ScheduleTicker(stores.schedules, lambda: clock.now) for _ in range(2)]
+    both = [
+        ScheduleTicker(stores.schedules, OwnTasks(stores.tasks, 0), lambda: clock.now)
+        for _ in range(2)
+    ]
     clock.advance(days=1)
     assert sorted(one.tick() for one in both) == [0, 1]
 
@@ -87,6 +91,32 @@ def test_two_tickers_start_a_slot_once(stores: Stores, clock: SetClock) -> None:
 def test_tick_that_is_stopped_goes_on_later(ticker: ScheduleTicker, clock: SetClock) -> None:
     clock.advance(days=1)
     assert ticker.tick(lambda: True) == 0
+    assert ticker.tick() == 1
+
+
+def test_flood_of_a_project_waits_and_no_other_does(stores: Stores, clock: SetClock) -> None:
+    other = str(uuid.UUID(int=2))
+    fields = Schedule(other, Every.DAY, "02:30", window_minutes=0), "p2", "nightly", Policy()
+    stores.schedules.create(NewSchedule(*fields))
+    stores.schedules.add_target(other, TargetKind.SERVER, str(uuid.UUID(int=71)))
+    for number in range(100, 104):
+        stores.schedules.add_target(SCHEDULE, TargetKind.SERVER, str(uuid.UUID(int=number)))
+    ticker = ScheduleTicker(stores.schedules, OwnTasks(stores.tasks, 2), lambda: clock.now)
+    clock.advance(days=1)
+    assert [ticker.tick(), ticker.tick()] == [3, 0]
+    queued = stores.tasks.page(TaskQuery())
+    assert sorted(task.project for task in queued) == ["p1", "p1", "p2"]
+    stores.tasks.cancel(next(task.id for task in queued if task.project == "p1"))
+    assert ticker.tick() == 1  # its slot was still due
+
+
+def test_tasks_of_users_keep_no_schedule_waiting(stores: Stores, clock: SetClock) -> None:
+    for number in range(9):
+        stores.tasks.create(
+            NewTask(str(number), "p1", TaskKind.RESTORE, f"volume/{number}", {}, user="u")
+        )
+    ticker = ScheduleTicker(stores.schedules, OwnTasks(stores.tasks, 1), lambda: clock.now)
+    clock.advance(days=1)
     assert ticker.tick() == 1
 
 
@@ -99,7 +129,7 @@ def test_thousand_targets_are_spread_over_the_window(stores: Stores, clock: SetC
     )
     for number in range(100, 200):
         stores.schedules.add_target(SCHEDULE, TargetKind.SERVER, str(uuid.UUID(int=number)))
-    ticker = ScheduleTicker(stores.schedules, lambda: clock.now)
+    ticker = ScheduleTicker(stores.schedules, OwnTasks(stores.tasks, 0), lambda: clock.now)
     clock.advance(hours=14, minutes=30)
     started = []
     for _ in range(6):

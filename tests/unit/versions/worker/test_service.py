@@ -1,5 +1,6 @@
 """The worker's life: it takes tasks, leads, stops, and goes on after what is away."""
 
+import datetime
 import pathlib
 import threading
 import uuid
@@ -18,13 +19,21 @@ from acstor.versions.database.schedule_store import NewSchedule, TargetKind
 from acstor.versions.database.task_states import TaskState
 from acstor.versions.database.tasks import Task, TaskKind, TaskQuery
 from acstor.versions.flows.work import Interrupted, Work
+from acstor.versions.lifecycle.own_tasks import OwnTasks
 from acstor.versions.retention import Policy
 from acstor.versions.schedules import Every, Schedule
+from acstor.versions.services.image_store import MadeImage
+from acstor.versions.services.services import Services
 from acstor.versions.worker.flow_books import FlowBooks
 from acstor.versions.worker.metrics import WorkerMetrics
 from acstor.versions.worker.schedule_ticker import ScheduleTicker
 from acstor.versions.worker.service import WorkerService
 from testbed.doubles.faulty_database import SetClock
+from testbed.doubles.memory_captures import MemoryCaptures
+from testbed.doubles.memory_compute import MemoryCompute
+from testbed.doubles.memory_host_preloads import MemoryHostPreloads
+from testbed.doubles.memory_image_store import MemoryImages, MemoryImageStore
+from testbed.doubles.memory_restores import MemoryRestores
 from tests.compliance.databases import DATABASES, new_clock
 from tests.compliance.test_task_store import new_task
 from tests.unit.repository.images import CHUNK_SIZE
@@ -89,7 +98,14 @@ class House:
             stores=self.stores,
             runner=self.runner,  # type: ignore[arg-type]
             books=FlowBooks("sqlite://"),
-            services=None,  # type: ignore[arg-type]
+            services=Services(
+                MemoryCaptures(self.versions),
+                MemoryCompute(),
+                MemoryImages(),
+                MemoryImageStore(),
+                MemoryHostPreloads(),
+                MemoryRestores(),
+            ),
             leader=self.leader,
             listener=None,
             open_versions=self._open,
@@ -199,7 +215,9 @@ def test_leader_ticks_and_others_do_not(house: House, clock: SetClock) -> None:
     house.stores.schedules.create(NewSchedule(schedule, "p1", "nightly", Policy()))
     house.stores.schedules.add_target(schedule.id, TargetKind.SERVER, str(uuid.UUID(int=70)))
     clock.advance(days=1)
-    house.service._ticker = ScheduleTicker(house.stores.schedules, lambda: clock.now)
+    house.service._ticker = ScheduleTicker(
+        house.stores.schedules, OwnTasks(house.stores.tasks, 0), lambda: clock.now
+    )
     house.service.reconcile()
     assert house.stores.tasks.page(TaskQuery()) == []
     house.leader.is_leader = True
@@ -207,3 +225,20 @@ def test_leader_ticks_and_others_do_not(house: House, clock: SetClock) -> None:
     (task,) = house.stores.tasks.page(TaskQuery())
     assert task.kind is TaskKind.CREATE
     assert "acstor_worker_schedule_runs_total 1" in house.metrics.text()
+
+
+def test_leader_sweeps_images_that_are_left(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def made(store: MemoryImageStore, since: datetime.datetime) -> Iterator[MadeImage]:
+        asked.set()
+        return iter(())
+
+    monkeypatch.setattr(MemoryImageStore, "made", made)
+    house.service._books.upgrade()
+    house.service.reconcile()
+    assert house.service._sweep._running is None
+    house.leader.is_leader = True
+    house.service.reconcile()
+    assert asked.wait(WAIT)
+    assert "acstor_worker_left_images_deleted_total 0" in house.metrics.text()

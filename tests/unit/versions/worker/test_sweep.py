@@ -22,7 +22,7 @@ def cloud(tmp_path: pathlib.Path) -> Cloud:
 
 
 def sweep_of(cloud: Cloud) -> Sweep:
-    return Sweep(cloud.stores, cloud.versions, cloud.books)
+    return Sweep(cloud.stores, cloud.versions, cloud.books, cloud.services)
 
 
 def test_rows_of_tasks_that_go_on_stay(cloud: Cloud) -> None:
@@ -50,7 +50,7 @@ def until_idle(background: BackgroundSweep) -> None:
 def test_background_sweep_tells_of_its_failure_until_it_is_over(cloud: Cloud) -> None:
     fault = CallFault("purge", lambda: exception.UnavailableError("the database is away"))
     sweep = FaultyCalls(sweep_of(cloud), fault)
-    background = BackgroundSweep(10.0, 1000.0)
+    background = BackgroundSweep(10.0, 1000.0, 100_000.0)
     for now in (0.0, 1.0):  # the purge, then the index
         background.begin_if_due(sweep, now)  # type: ignore[arg-type]
         until_idle(background)

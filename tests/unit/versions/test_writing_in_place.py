@@ -1,0 +1,50 @@
+"""Rules of restores in place that no flow has: sizes, by what is recorded."""
+
+import dataclasses
+
+import pytest
+
+from acstor import exception
+from acstor.versions import rebuilding, writing_in_place
+from acstor.versions.services.compute import server_of
+from tests.unit.repository.versions.records import committed
+
+GIB = 1 << 30
+SERVER = server_of({"id": "s", "status": "ACTIVE"})
+
+
+@pytest.mark.parametrize(
+    ("disk_gib", "newest", "size", "is_same"),
+    [
+        (2, None, 2 * GIB, True),
+        (2, 1 * GIB, 2 * GIB, True),
+        (2, None, 1 * GIB, False),
+        (0, None, 1 * GIB, True),
+        (0, 1 * GIB, 1 * GIB, True),
+        (0, 2 * GIB, 1 * GIB, False),
+    ],
+)
+def test_disk_must_have_the_size_of_the_version(
+    disk_gib: int, newest: int | None, size: int, is_same: bool
+) -> None:
+    server = dataclasses.replace(SERVER, disk_gib=disk_gib)
+    record = committed(size_bytes=size)
+    if is_same:
+        writing_in_place.require_same_size(server, record, newest)
+        return
+    with pytest.raises(rebuilding.NotRebuildableError, match="resized"):
+        writing_in_place.require_same_size(server, record, newest)
+
+
+def test_disk_that_is_half_written_is_mended() -> None:
+    torn = dataclasses.replace(SERVER, is_locked=True, lock_reason=rebuilding.torn_lock_reason("t"))
+    writing_in_place.require_unlocked(torn, None)
+    locked = dataclasses.replace(torn, lock_reason="mine")
+    with pytest.raises(rebuilding.BusyServerError):
+        writing_in_place.require_unlocked(locked, None)
+
+
+def test_present_disk_is_kept() -> None:
+    writing_in_place.require_kept(is_kept=True)
+    with pytest.raises(exception.UnsupportedError, match="way back"):
+        writing_in_place.require_kept(is_kept=False)
