@@ -26,8 +26,23 @@ WsgiApplication = Callable[[Environment, StartResponse], Iterable[bytes]]
 HEALTHCHECK = "/healthcheck"
 """Path of the health check, for load balancers."""
 CORS_HEADERS = {
-    "allow_headers": ["Content-Type", "X-Auth-Token", microversions.HEADER, "Idempotency-Key"],
-    "expose_headers": ["X-Openstack-Request-Id", microversions.HEADER, "ETag", "Location"],
+    "allow_headers": [
+        "Content-Type",
+        "X-Auth-Token",
+        microversions.HEADER,
+        "Idempotency-Key",
+        "Range",
+        "If-Range",
+    ],
+    "expose_headers": [
+        "X-Openstack-Request-Id",
+        microversions.HEADER,
+        "ETag",
+        "Location",
+        "Accept-Ranges",
+        "Content-Length",
+        "Content-Range",
+    ],
     "allow_methods": list(routes.METHODS),
 }
 """Headers and methods that pages of other sites may use, where ``[cors]`` names such sites."""

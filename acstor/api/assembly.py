@@ -1,8 +1,9 @@
 """Assembly of the API from a configuration: backends, routes, application."""
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -19,24 +20,35 @@ from acstor.api.operations import Gate, Resource
 from acstor.api.quotas import Quotas, UnifiedLimits, Unlimited, UsageCounter
 from acstor.api.resources import (
     cluster,
+    exports,
     hosts,
+    image_preloads,
     images,
     project,
+    restore_preview,
     restores,
     schedule_preview,
     schedules,
     tasks,
+    version_data,
     version_diff,
+    version_image,
+    version_tree,
+    version_tree_content,
+    version_tree_diff,
     versions,
     volumes,
 )
 from acstor.api.routes import Route
 from acstor.api.user_services import KeystoneServices
+from acstor.api.version_files import VersionFiles
 from acstor.cluster import member_list
 from acstor.repository.versions.store import VersionStore
+from acstor.repository.volumes.durability import Durability
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
 from acstor.rpc.signature import Signer, secrets_of
+from acstor.rpc.worker_wake import TaskAnnouncements
 from acstor.versions.database.opening import Stores, open_stores
 from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tasks import TaskKind
@@ -45,29 +57,49 @@ ORIGIN_DEADLINE = 5.0
 """Seconds for which one call of the origin is repeated: a client waits for the answer."""
 OWNER_SECONDS = 5.0
 """Seconds that a host may take to tell of a volume."""
-KINDS = frozenset({TaskKind.CREATE, TaskKind.DELETE, TaskKind.EXPIRE, TaskKind.RESTORE})
+KINDS = frozenset({
+    TaskKind.CREATE,
+    TaskKind.DELETE,
+    TaskKind.EXPIRE,
+    TaskKind.EXPORT,
+    TaskKind.IMAGE,
+    TaskKind.IMAGE_REMOVE,
+    TaskKind.PRELOAD,
+    TaskKind.RESTORE,
+})  # fmt: skip
 """Kinds of tasks that the workers of this release do."""
-RESTORABLE = frozenset({TargetKind.VOLUME})
+RESTORABLE = frozenset(TargetKind)
 """Things that they put back in place."""
 
 
 TABLE: tuple[tuple[str, Callable[[Backends], Resource]], ...] = (
     ("/versions", versions.Versions),
-    ("/versions/{version_id:uuid}", versions.Version),
+    ("/versions/{version_id:uuid}", versions.OneVersion),
     ("/versions/{version_id:uuid}/lock", versions.VersionLock),
     ("/versions/{version_id:uuid}/diff", version_diff.VersionDiff),
+    ("/versions/{version_id:uuid}/data", version_data.VersionData),
+    ("/versions/{version_id:uuid}/image", version_image.VersionImage),
+    ("/versions/{version_id:uuid}/partitions", version_tree.VersionPartitions),
+    ("/versions/{version_id:uuid}/files", version_tree.VersionListing),
+    ("/versions/{version_id:uuid}/files/content", version_tree_content.VersionFileContent),
+    ("/versions/{version_id:uuid}/files/archive", version_tree_content.VersionArchive),
+    ("/versions/{version_id:uuid}/files/diff", version_tree_diff.VersionTreeDiff),
+    ("/versions/{version_id:uuid}/restore-preview", restore_preview.RestorePreview),
     ("/schedules", schedules.Schedules),
     ("/schedules/{schedule_id:uuid}", schedules.OneSchedule),
     ("/schedules/{schedule_id:uuid}/preview", schedule_preview.SchedulePreview),
     ("/schedules/{schedule_id:uuid}/targets/{target_id:uuid}", schedules.ScheduleTarget),
     ("/tasks", tasks.Tasks),
     ("/tasks/{task_id:uuid}", tasks.OneTask),
+    ("/exports", exports.Exports),
     ("/restores", restores.Restores),
     ("/restores/{restore_id:uuid}", restores.OneRestore),
     ("/defaults", project.Defaults),
     ("/usage", project.UsageAndLimits),
     ("/images", images.Images),
     ("/images/{image_id:uuid}", images.OneImage),
+    ("/images/{image_id:uuid}/preloads", image_preloads.ImagePreloads),
+    ("/images/{image_id:uuid}/preloads/{preload_id:uuid}", image_preloads.OneImagePreload),
     ("/volumes", volumes.Volumes),
     ("/volumes/{volume_id:uuid}", volumes.OneVolume),
     ("/hosts", hosts.Hosts),
@@ -116,8 +148,16 @@ def build(conf: cfg.ConfigOpts) -> WsgiApplication:
         deployment=deployment,
         kinds=KINDS,
         restorable=RESTORABLE,
+        files=VersionFiles(
+            lambda: open_versions().repository, conf.api.downloads_max, conf.api.looks_max
+        ),
         ask_owner=lambda host, volume_id: _ask_owner(conf, host, volume_id),
+        announce_task=_announcer(conf),
+        tell_owner=lambda host, volume_id, durability: _tell_owner(
+            conf, host, volume_id, durability
+        ),
         limit_max=conf.api.max_limit,
+        unfinished_tasks_max=conf.api.unfinished_tasks_max,
     )
     targets = metrics_targets.application(deployment.members, conf.api.metrics_targets_token)
     return application.build(conf, routes_of(backends), {metrics_targets.PATH: targets})
@@ -133,18 +173,39 @@ def _watched(conf: cfg.ConfigOpts) -> HostWatch:
     return HostWatch(listen=listen) if transport.is_configured(conf) else HostWatch()
 
 
+def _announcer(conf: cfg.ConfigOpts) -> Callable[[], None]:
+    """Return what tells workers of tasks, where a message transport is configured."""
+    return TaskAnnouncements(conf).announce if transport.is_configured(conf) else lambda: None
+
+
 def _ask_owner(conf: cfg.ConfigOpts, host: str, volume_id: str) -> Mapping[str, Any]:
     """Return what a host says of a volume that it has open.
 
     :raises UnavailableError: when it does not answer.
     """
-    secrets = secrets_of(conf)
-    with transport.opened(conf) as opened:
-        client = AgentClient(opened, OWNER_SECONDS, Signer(secrets[0] if secrets else None))
+    with _agents(conf) as client:
         found = client.call(host, "volume_status", volume=volume_id)
     if not isinstance(found, Mapping):
         raise exception.UnavailableError(f"host {host} tells nonsense of volume {volume_id}")
     return found
+
+
+def _tell_owner(conf: cfg.ConfigOpts, host: str, volume_id: str, durability: Durability) -> None:
+    """Have a host take the durability of a volume that it has open.
+
+    :raises UnavailableError: when it does not answer.
+    """
+    with _agents(conf) as client:
+        fields = durability.to_fields()
+        client.call(host, "volume_set_durability", volume=volume_id, durability=fields)
+
+
+@contextlib.contextmanager
+def _agents(conf: cfg.ConfigOpts) -> Iterator[AgentClient]:
+    """Return a client of agents until the context ends."""
+    secrets = secrets_of(conf)
+    with transport.opened(conf) as opened:
+        yield AgentClient(opened, OWNER_SECONDS, Signer(secrets[0] if secrets else None))
 
 
 def quotas_of(conf: cfg.ConfigOpts, stores: Stores) -> Quotas:

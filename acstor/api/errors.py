@@ -46,6 +46,7 @@ _OF_HTTP: Mapping[int, str] = {
     404: "acstor.path.not_found",
     405: "acstor.method.not_allowed",
     413: "acstor.body.too_large",
+    416: "acstor.range.not_satisfiable",
 }
 """Codes of what the framework refuses."""
 
@@ -83,6 +84,26 @@ class QuotaError(ApiError):
     status = 403
     title = "Quota reached"
     default_hint = "delete some, or ask for a higher limit"
+
+
+class BacklogError(ApiError):
+    """The project has as many unfinished tasks as it may have; they pass by themselves."""
+
+    kind = ErrorKind.OVERLOADED
+    code = "acstor.tasks.too_many"
+    status = 429
+    title = "Too many unfinished tasks"
+    default_hint = "wait until some have ended, or cancel some: openstack acstor task list"
+    retry_seconds = 30
+
+
+class ExportBacklogError(BacklogError):
+    """The project exports as much as it may at a time; that passes by itself."""
+
+    code = "acstor.quota.export_mib"
+    title = "Too much is being exported"
+    default_hint = "wait until exports have ended, or cancel some: openstack acstor task list"
+    retry_seconds = 60
 
 
 class UnacceptableVersionError(ApiError):
@@ -167,8 +188,8 @@ def _answer(
     response.status = status_of(error)
     response.media = document(error, request_id)
     response.content_type = falcon.MEDIA_JSON
-    if response.status == 503:
-        response.retry_after = RETRY_SECONDS
+    if response.status in (429, 503):
+        response.retry_after = getattr(error, "retry_seconds", RETRY_SECONDS)
 
 
 def _answer_fault(

@@ -13,7 +13,7 @@ from acstor.api import microversions
 from acstor.api.microversions import Microversion
 from acstor.api.operations import Operation
 from acstor.api.routes import Route
-from acstor.api.validation import Schema
+from acstor.api.validation import BYTES, MEDIA_BYTES, Schema
 
 PATH = "/openapi.json"
 """Path of the document below ``/v1``."""
@@ -26,6 +26,7 @@ _ERRORS = {
     404: "There is no such thing, or it is another project's.",
     409: "Its state does not allow that.",
     413: "The body is too long.",
+    429: "The project has too many unfinished tasks, or exports too much; try again later.",
     502: "Stored content is damaged.",
     503: "Something that is needed is not there; try again.",
     507: "There is no room.",
@@ -122,7 +123,9 @@ def _responses(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, schema in operation.answers.items():
         responses[str(status)] = {"description": operation.summary}
-        if schema is not None:
+        if schema is BYTES:
+            responses[str(status)]["content"] = {MEDIA_BYTES: {}}
+        elif schema is not None:
             responses[str(status)]["content"] = {"application/json": {"schema": schema}}
     errors = {"$ref": "#/components/schemas/Errors"}
     for status, text in _ERRORS.items():

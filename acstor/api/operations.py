@@ -7,7 +7,7 @@ and the OpenAPI document is made of it.
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import falcon
@@ -18,7 +18,7 @@ from acstor.api.authorization import Authorizer
 from acstor.api.caller import Caller
 from acstor.api.errors import ApiError
 from acstor.api.microversions import Microversion
-from acstor.api.validation import Schema
+from acstor.api.validation import BYTES, Schema
 
 BODY_BYTES_MAX = 64 << 10
 """Longest body of a request, bytes: more is not read."""
@@ -80,6 +80,8 @@ class Answer:
     body: Any = None
     status: int = 200
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    stream: Iterable[bytes] | None = None
+    """Body that is no JSON; closed when it was sent, or nobody takes it any more."""
 
 
 class Resource(Protocol):
@@ -135,6 +137,8 @@ class Gate:
             response.set_header(name, value)
         if answer.body is not None:
             response.media = answer.body
+        if answer.stream is not None:
+            response.stream = answer.stream
 
 
 R = TypeVar("R", bound=Resource)
@@ -192,9 +196,12 @@ def _check_answer(operation: Operation, answer: Answer) -> None:
     if answer.status not in operation.answers:
         raise exception.InternalError(f"{operation.rule} has no answer {answer.status}")
     schema = operation.answers[answer.status]
-    if (schema is None) != (answer.body is None):
+    is_stream = schema is BYTES
+    if (schema is None or is_stream) != (answer.body is None):
         raise exception.InternalError(f"{operation.rule} has a body, or has none")
-    if schema is not None:
+    if is_stream != (answer.stream is not None):
+        raise exception.InternalError(f"{operation.rule} has bytes, or has none")
+    if schema is not None and not is_stream:
         plain = untrusted_json.load(json.dumps(answer.body), "the answer")
         try:
             validation.check(plain, schema, "answer")

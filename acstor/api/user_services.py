@@ -15,6 +15,7 @@ from oslo_config import cfg
 from acstor import exception, untrusted_json
 from acstor.api.caller import Caller
 from acstor.api.errors import ApiError
+from acstor.versions.services.compute import MICROVERSION, Server, server_of
 
 
 class Kind(enum.StrEnum):
@@ -48,6 +49,15 @@ class UserServices(Protocol):
 
     def require_volume(self, caller: Caller, volume_id: str) -> None:
         """Refuse a volume; as :meth:`require_server`."""
+
+    def server(self, caller: Caller, server_id: str) -> Server:
+        """Return a server; of what Nova shows to administrators only, nothing.
+
+        :raises ApiError: 400, as of :meth:`require_server`.
+        """
+
+    def image_properties(self, caller: Caller, image_id: str) -> Mapping[str, str]:
+        """Return what an image says that is text; nothing where the caller sees no such image."""
 
     def find(self, caller: Caller, kind: Kind, thing_id: str) -> SeenThing | None:
         """Return an image or volume, None where the caller sees none."""
@@ -95,6 +105,29 @@ class KeystoneServices:
         owner = found.get("os-vol-tenant-attr:tenant_id")
         _require_same(caller, owner or caller.project, "volume", volume_id)
 
+    def server(self, caller: Caller, server_id: str) -> Server:
+        """Return a server; see :meth:`UserServices.server`."""
+        found = self._own(
+            self._nova,
+            caller,
+            f"/servers/{server_id}",
+            "server",
+            server_id,
+            microversion=MICROVERSION,
+        )
+        _require_same(caller, found.get("tenant_id"), "server", server_id)
+        return server_of({**found, "id": server_id})
+
+    def image_properties(self, caller: Caller, image_id: str) -> Mapping[str, str]:
+        """Return what an image says; see :meth:`UserServices.image_properties`."""
+        try:
+            found = _answer(self._glance, caller, f"/v2/images/{image_id}", f"image {image_id}")
+        except _RefusedError:
+            return {}
+        if not isinstance(found, Mapping):
+            raise _nonsense(f"image {image_id}")
+        return {str(name): value for name, value in found.items() if isinstance(value, str)}
+
     def find(self, caller: Caller, kind: Kind, thing_id: str) -> SeenThing | None:
         """Return an image or volume; see :meth:`UserServices.find`."""
         adapter, root = self._of(kind)
@@ -132,10 +165,10 @@ class KeystoneServices:
         return (self._cinder, "/volumes") if kind is Kind.VOLUME else (self._glance, "/v2/images")
 
     def _own(
-        self, adapter: Any, caller: Caller, path: str, kind: str, name: str
+        self, adapter: Any, caller: Caller, path: str, kind: str, name: str, **options: str
     ) -> Mapping[str, Any]:
         try:
-            found = _answer(adapter, caller, path, f"{kind} {name}")[kind]
+            found = _answer(adapter, caller, path, f"{kind} {name}", **options)[kind]
         except _RefusedError as error:
             raise unknown(kind, name) from error
         except (KeyError, TypeError) as error:
@@ -149,16 +182,17 @@ class _RefusedError(Exception):
     """A service has no such thing for the caller."""
 
 
-def _answer(adapter: Any, caller: Caller, path: str, what: str) -> Any:
+def _answer(adapter: Any, caller: Caller, path: str, what: str, **options: str) -> Any:
     """Return what a service answers.
 
+    :param options: of keystoneauth, as ``microversion``.
     :raises _RefusedError: when the caller sees no such thing.
     :raises UnavailableError: when it does not answer.
     """
     from keystoneauth1 import exceptions
 
     try:
-        answer = adapter.get(path, auth=caller.token_auth, connect_retries=2)
+        answer = adapter.get(path, auth=caller.token_auth, connect_retries=2, **options)
         return untrusted_json.load(answer.content, "the answer")
     except (
         exceptions.BadRequest,

@@ -15,6 +15,9 @@ from acstor.repository.versions.locks import parse_time
 
 Schema = Mapping[str, Any]
 """Schema as JSON has it."""
+MEDIA_BYTES = "application/octet-stream"
+BYTES: Schema = {"contentMediaType": MEDIA_BYTES}
+"""Stands for a body that is no JSON: bytes of a file."""
 
 _FORMATS = jsonschema.FormatChecker(formats=())
 _WHOLE = re.compile(r"-?[0-9]{1,18}")

@@ -56,11 +56,16 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
         yield from _schema("Body", content["schema"])
     for status, answer in operation["responses"].items():
         if int(status) < 400:
-            content = answer.get("content")
-            if content is None:
-                yield from (f"Answer {status}, without a body.", "")
-            else:
-                yield from _schema(f"Answer {status}", content["application/json"]["schema"])
+            yield from _answer(status, answer.get("content"))
+
+
+def _answer(status: str, content: Mapping[str, Any] | None) -> Iterator[str]:
+    if content is None:
+        yield from (f"Answer {status}, without a body.", "")
+    elif "application/json" in content:
+        yield from _schema(f"Answer {status}", content["application/json"]["schema"])
+    else:
+        yield from (f"Answer {status}: bytes, ``{next(iter(content))}``.", "")
 
 
 def _schema(title: str, schema: Mapping[str, Any]) -> Iterator[str]:
@@ -87,6 +92,11 @@ def _plain(schema: Mapping[str, Any]) -> Any:
         return f"{plain[0]} or null" if isinstance(plain[0], str) else plain[0]
     if schema.get("type") == "array":
         return [_plain(schema.get("items", {}))]
+    if "oneOf" in schema:
+        ways = [_plain(each) for each in schema["oneOf"]]
+        return " or ".join(way if isinstance(way, str) else json.dumps(way) for way in ways)
+    if "const" in schema:
+        return str(schema["const"])
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     return str(schema.get("format") or schema.get("type") or "any")

@@ -8,7 +8,9 @@ from oslo_policy import policy
 from acstor.api.policies import (
     base,
     cluster,
+    exports,
     images,
+    preloads,
     project,
     restores,
     schedules,
@@ -34,8 +36,10 @@ MODULES: tuple[ModuleType, ...] = (
     schedules,
     tasks,
     restores,
+    exports,
     project,
     images,
+    preloads,
     volumes,
     cluster,
 )

@@ -2,6 +2,7 @@
 
 from acstor.api.errors import ApiError
 from acstor.api.operations import Answer, Call, operation
+from acstor.api.quotas import export_bytes
 from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import project as schemas
 from acstor.repository.versions.record import Trigger
@@ -70,6 +71,7 @@ class UsageAndLimits(BackedResource):
             "unique_bytes": usage.unique_bytes,
             "shared_bytes": usage.shared_bytes,
             "schedules": stores.schedules.count(project),
+            "export_bytes": export_bytes(stores, project),
         }
         limits = dict(self._backends.quotas.limits(project))
         return Answer({"usage": fields, "limits": limits})

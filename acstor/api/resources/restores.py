@@ -16,7 +16,7 @@ from acstor.api.schemas import restores as schemas
 from acstor.api.schemas import tasks as task_schemas
 from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.task_states import TaskState
-from acstor.versions.database.tasks import Task, TaskKind, TaskQuery
+from acstor.versions.database.tasks import CHOSEN, Task, TaskKind, TaskQuery
 from acstor.versions.database.version_index import (
     Filter,
     IndexedVersion,
@@ -29,6 +29,7 @@ from acstor.versions.database.version_index import (
 def fields_of(task: Task) -> dict[str, Any]:
     """Return a restore as the API shows it: the method chosen, once it is, why, bytes moved."""
     wanted, result = task.parameters, task.result or {}
+    chosen = wanted.get(CHOSEN) or {}
     is_server = wanted.get("kind") == TargetKind.SERVER
     return {
         "id": task.id,
@@ -36,8 +37,8 @@ def fields_of(task: Task) -> dict[str, Any]:
         "group_id": wanted.get("group_id"),
         "server_id": wanted.get("owner") if is_server else None,
         "volume_id": None if is_server else wanted.get("owner"),
-        "method": result.get("method") or wanted.get("method"),
-        "reason": result.get("reason"),
+        "method": result.get("method") or chosen.get("method") or wanted.get("method"),
+        "reason": result.get("reason") or chosen.get("reason"),
         "keep_current": bool(wanted.get("keep_current", True)),
         "bytes_moved": result.get("bytes_moved"),
         "state": task.state.value,
@@ -87,6 +88,8 @@ class Restores(BackedResource):
                 f"this release does not put a {kind.value} back in place",
                 hint="boot another server of the version, or restore the volumes one by one",
             )
+        if kind is TargetKind.SERVER:
+            _require_method(wanted, versions)
         parameters = {
             "kind": kind.value,
             "owner": owner,
@@ -113,6 +116,23 @@ class OneRestore(BackedResource):
         if task.kind is not TaskKind.RESTORE:
             raise not_found("restore", restore_id, hint="see openstack acstor task show")
         return Answer({"restore": fields_of(task)})
+
+
+def _require_method(wanted: Any, versions: list[IndexedVersion]) -> None:
+    """Refuse what no restore of a server does.
+
+    :raises UnsupportedError: for several disks, or a disk that is exchanged and not kept.
+    """
+    if len(versions) != 1:
+        raise exception.UnsupportedError(
+            f"these are {len(versions)} versions, and a server is restored from one",
+            hint="restore the version of the root disk, and volumes one by one",
+        )
+    if wanted.get("method") == "in_place" and not wanted.get("keep_current", True):
+        raise exception.UnsupportedError(
+            "a restore in place keeps the present disk as a version: it is the way back",
+            hint="leave keep_current out, or ask for the method rebuild",
+        )
 
 
 def _versions(backends: Backends, call: Call, wanted: Any) -> list[IndexedVersion]:

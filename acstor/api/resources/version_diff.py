@@ -1,17 +1,23 @@
 """Differences of two versions: the parts of the disk that they have otherwise."""
 
+import contextlib
+
 from acstor import exception
 from acstor.api import paging
-from acstor.api.errors import ApiError, not_found
 from acstor.api.operations import Answer, Call, operation
 from acstor.api.resources import versions
 from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import versions as schemas
+from acstor.repository.reading.disk_reader import DiskReader
+from acstor.repository.reading.opened_disk import open_disk
 from acstor.repository.repository import Repository
 from acstor.repository.versions.record import VersionRecord
 from acstor.versions import differences
 from acstor.versions.differences import ZeroDisk
 from acstor.versions.restore_plan import DiskContent
+
+LOGS_MAX = 64
+"""Most log objects of a version that is compared: they are copied for each answer."""
 
 
 class VersionDiff(BackedResource):
@@ -25,13 +31,10 @@ class VersionDiff(BackedResource):
     )
     def on_get(self, call: Call) -> Answer:
         """Answer a page of them; each page has the sum of all."""
-        one = self._record(call, call.path["version_id"])
-        other = self._record(call, call.query["against"])
+        one = versions.restorable(self._backends, call, call.path["version_id"]).record
+        other = versions.restorable(self._backends, call, call.query["against"]).record
         repository = self._backends.open_versions().repository
-        chunk_size = repository.chunk_size
-        extents = differences.differing_extents(
-            _content(repository, one, chunk_size), _content(repository, other, chunk_size)
-        )
+        extents = _extents(repository, one, other)
         behind = call.query.get("marker", -1)
         limit = min(call.query.get("limit", self._backends.limit_max), self._backends.limit_max)
         page = [extent for extent in extents if extent[0] > behind][:limit]
@@ -40,37 +43,41 @@ class VersionDiff(BackedResource):
         diff = {"changed_bytes": changed, "extents": [list(extent) for extent in page]}
         return Answer({"diff": diff, "links": links})
 
-    def _record(self, call: Call, version_id: str) -> VersionRecord:
-        """Return the record of a restore point that the caller may see.
 
-        :raises NotFoundError: when there is none.
-        :raises ApiError: 409 when it is on its host only.
-        """
-        shown = versions.find(self._backends, call, version_id)
-        found = self._backends.open_versions().find(shown.id)
-        if found is None:
-            raise not_found("version", version_id)
-        if not found.record.is_restorable:
-            error = ApiError(
-                f"version {version_id} is {found.record.state.value}: its content is not there yet",
-                hint="wait until it is committed",
-                code="acstor.version.not_committed",
-            )
-            error.status = 409
-            raise error
-        return found.record
+def _extents(
+    repository: Repository, one: VersionRecord, other: VersionRecord
+) -> list[tuple[int, int]]:
+    """Return the parts that two versions have otherwise.
 
-
-def _content(repository: Repository, record: VersionRecord, chunk_size: int) -> DiskContent:
-    """Return the content of a version.
-
-    :raises UnsupportedError: when it has log objects, which nobody has folded yet.
+    :raises UnsupportedError: when there is too much to compare.
     """
-    if record.logs:
+    contents = (_content(repository, one), _content(repository, other))
+    if not one.logs and not other.logs:
+        return differences.differing_extents(*contents)
+    with contextlib.ExitStack() as stack:
+        disks = (_opened(stack, repository, one), _opened(stack, repository, other))
+        return differences.differing_extents(*contents, disks)
+
+
+def _content(repository: Repository, record: VersionRecord) -> DiskContent:
+    """Return the content of a version, but for what its log objects have."""
+    if record.manifest is None:
+        return ZeroDisk(record.size_bytes, repository.chunk_size)
+    return repository.load_manifest(record.manifest)
+
+
+def _opened(
+    stack: contextlib.ExitStack, repository: Repository, record: VersionRecord
+) -> DiskReader:
+    """Return the disk of a version, its log objects copied.
+
+    :raises UnsupportedError: when there are too many.
+    """
+    count = sum(one.last - one.first + 1 for one in record.logs)
+    if count > LOGS_MAX:
         raise exception.UnsupportedError(
-            "a version of a volume that was pushed since its last fold is not compared",
+            f"a version of a volume with {count} pushes since its last fold is not compared",
             hint="take the next version after a fold",
         )
-    if record.manifest is None:
-        return ZeroDisk(record.size_bytes, chunk_size)
-    return repository.load_manifest(record.manifest)
+    disk = open_disk(repository, record.content, record.size_bytes)
+    return stack.enter_context(contextlib.closing(disk))

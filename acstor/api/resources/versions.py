@@ -18,6 +18,7 @@ from acstor.repository.versions import locks
 from acstor.repository.versions.locks import Lock
 from acstor.repository.versions.record import Trigger
 from acstor.repository.versions.states import VersionState
+from acstor.repository.versions.version_refs import Version
 from acstor.versions.database import index_refresh
 from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tasks import Position, TaskKind
@@ -87,6 +88,39 @@ def find(backends: Backends, call: Call, version_id: str) -> IndexedVersion:
     """
     found = backends.stores.versions.find(version_id, call.scope)
     if found is None or found.state is VersionState.CONDEMNED:
+        raise not_found("version", version_id, hint=_HINT)
+    return found
+
+
+def restorable(backends: Backends, call: Call, version_id: str) -> Version:
+    """Return a restore point that the caller may see, as its record is.
+
+    :raises NotFoundError: when there is none.
+    :raises ApiError: 409 when it is on its host only.
+    """
+    shown = find(backends, call, version_id)
+    found = backends.open_versions().find(shown.id)
+    if found is None or found.record.state is VersionState.CONDEMNED:
+        raise not_found("version", version_id, hint=_HINT)
+    if not found.record.is_restorable:
+        error = ApiError(
+            f"version {version_id} is {found.record.state.value}: its content is not there yet",
+            hint="wait until it is committed",
+            code="acstor.version.not_committed",
+        )
+        error.status = 409
+        raise error
+    return found
+
+
+def restorable_of_caller(backends: Backends, call: Call, version_id: str) -> Version:
+    """Return a restore point of the caller's project: what is made of it is that project's, too.
+
+    :raises NotFoundError: when there is none; an administrator may see it all the same.
+    :raises ApiError: 409 when it is on its host only.
+    """
+    found = restorable(backends, call, version_id)
+    if found.record.project != call.caller.project:
         raise not_found("version", version_id, hint=_HINT)
     return found
 
@@ -168,17 +202,17 @@ class Versions(BackedResource):
             "labels": wanted.get("metadata", {}),
         }
         task = task_requests.queue(
-            backends, call, TaskKind.CREATE, f"{kind.value}/{owner}", parameters
+            backends,
+            call,
+            TaskKind.CREATE,
+            f"{kind.value}/{owner}",
+            parameters,
+            lambda: backends.quotas.require(call.caller.project, [VERSIONS, VERSION_MIB]),
         )
-        try:
-            backends.quotas.require(call.caller.project, [VERSIONS, VERSION_MIB])
-        except exception.AcstorError:
-            backends.stores.tasks.cancel(task.id)
-            raise
         return task_requests.accepted(task)
 
 
-class Version(BackedResource):
+class OneVersion(BackedResource):
     """One version: ``/v1/versions/<id>``."""
 
     @operation("versions:show", "Show a version", {200: schemas.SHOWN})

@@ -1,5 +1,6 @@
 """Volumes of Cinder that ACStor serves: durability, and what the loss of their host would leave."""
 
+import contextlib
 import datetime
 from typing import Any
 
@@ -11,7 +12,9 @@ from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import volumes as schemas
 from acstor.api.user_services import Kind, SeenThing
 from acstor.repository.volumes import record_refs
+from acstor.repository.volumes.durability import DurabilityClass
 from acstor.repository.volumes.record import VolumeRecord
+from acstor.repository.volumes.store import VolumeStore
 
 PAGE_MAX = 100
 """Most volumes of one page: for each a record is read."""
@@ -71,15 +74,62 @@ class OneVolume(_OfVolumes):
     @operation("volumes:show", "Show a volume", {200: schemas.SHOWN})
     def on_get(self, call: Call) -> Answer:
         """Answer the volume; its host is asked what it has not pushed yet."""
+        seen, record = self._found(call)
+        return self._shown(call, seen, record)
+
+    @operation(
+        "volumes:update",
+        "Change the durability of a volume",
+        {200: schemas.SHOWN},
+        body=schemas.UPDATE,
+    )
+    def on_patch(self, call: Call) -> Answer:
+        """Change the record, then have the owner do as it says, in the order of Cinder's retype.
+
+        Nothing is changed while the owner does not answer. Repeating it is safe: the owner is told
+        whatever the record said before, as an earlier attempt may have got no further.
+        """
+        seen, record = self._found(call)
+        if record.owner is not None:
+            self._require_answer(record.owner, seen.id)
+        wanted = call.body["volume"]
+        default = wanted.get("durability")
+        changed = VolumeStore(self._backends.open_versions().repository).adjust_durability(
+            seen.id,
+            None if default is None else DurabilityClass(default),
+            wanted.get("interval_seconds"),
+        )
+        new = changed.after
+        if new.owner is not None:
+            with contextlib.suppress(exception.NotFoundError):  # it finds it in the record
+                self._backends.tell_owner(new.owner, seen.id, new.durability)
+        return self._shown(call, seen, new)
+
+    def _found(self, call: Call) -> tuple[SeenThing, VolumeRecord]:
+        """Return a volume that the caller sees, with its record.
+
+        :raises NotFoundError: when there is none.
+        """
         volume_id = call.path["volume_id"]
         seen = self._backends.user_services.find(call.caller, Kind.VOLUME, volume_id)
         record = None if seen is None else self._record(seen)
         if seen is None or record is None:
             raise not_found("volume", volume_id, hint="list what there is: openstack volume list")
+        return seen, record
+
+    def _shown(self, call: Call, seen: SeenThing, record: VolumeRecord) -> Answer:
         fields = fields_of(seen, record, is_admin=call.is_admin)
         if record.owner is not None:
-            fields.update(self._told(record.owner, volume_id))
+            fields.update(self._told(record.owner, seen.id))
         return Answer({"volume": fields})
+
+    def _require_answer(self, host: str, volume_id: str) -> None:
+        """Refuse to change what the owner would not hear of.
+
+        :raises UnavailableError: when the owner does not answer.
+        """
+        with contextlib.suppress(exception.NotFoundError):
+            self._backends.ask_owner(host, volume_id)
 
     def _told(self, host: str, volume_id: str) -> dict[str, Any]:
         """Return what the owner tells; nothing where it does not answer."""

@@ -27,8 +27,11 @@ USAGE = parts.record(
                 "unique_bytes": parts.COUNT,
                 "shared_bytes": parts.COUNT,
                 "schedules": parts.COUNT,
+                "export_bytes": parts.COUNT,
             }
         ),
-        "limits": parts.record({"versions": LIMIT, "version_mib": LIMIT, "schedules": LIMIT}),
+        "limits": parts.record(
+            {"versions": LIMIT, "version_mib": LIMIT, "schedules": LIMIT, "export_mib": LIMIT}
+        ),
     }
 )

@@ -54,6 +54,9 @@ QUERY = parts.list_query(
     {**dict.fromkeys(FILTERS, parts.FILTER), "locked": _LOCKED},
     sort_keys=["created_at", "name", "size_bytes"],
 )
+CREATE_IMAGE = parts.changes({})
+DATA_QUERY = parts.changes({"format": {"type": "string", "enum": ["qcow2", "raw"]}})
+DATA_HEADERS = parts.changes({"Range": parts.TEXT, "If-Range": parts.TEXT})
 CREATE = parts.wrapped(
     "version",
     {

@@ -2,12 +2,14 @@
 
 from acstor.api.schemas import parts
 from acstor.api.schemas.images import QUERY
+from acstor.repository.volumes.durability import PERIOD_S_MAX, PERIOD_S_MIN
 
+_DURABILITY = {"type": "string", "enum": ["write-through", "write-back", "none"]}
 VOLUME = parts.record(
     {
         "id": parts.UUID,
         "name": parts.TEXT,
-        "durability": {"type": "string", "enum": ["write-through", "write-back", "none"]},
+        "durability": _DURABILITY,
         "interval_seconds": {"type": "number", "minimum": 0},
         "recovery_point": parts.nullable(
             parts.record({"at": parts.TIME, "age_seconds": {"type": "number", "minimum": 0}})
@@ -19,6 +21,22 @@ VOLUME = parts.record(
     optional=["host"],
 )
 SHOWN = parts.wrapped("volume", VOLUME)
+UPDATE = parts.wrapped(
+    "volume",
+    {
+        **parts.changes(
+            {
+                "durability": _DURABILITY,
+                "interval_seconds": {
+                    "type": "number",
+                    "minimum": PERIOD_S_MIN,
+                    "maximum": PERIOD_S_MAX,
+                },
+            }
+        ),
+        "minProperties": 1,
+    },
+)
 LISTED = parts.listed("volumes", VOLUME)
 
-__all__ = ["LISTED", "QUERY", "SHOWN", "VOLUME"]
+__all__ = ["LISTED", "QUERY", "SHOWN", "UPDATE", "VOLUME"]

@@ -19,15 +19,18 @@ from acstor.api.errors import ApiError
 from acstor.api.operations import Gate
 from acstor.api.quotas import Quotas, Unlimited
 from acstor.api.user_services import Kind, SeenThing, unknown
+from acstor.api.version_files import VersionFiles
 from acstor.cluster.member import Member
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.repository import Repository
 from acstor.repository.versions.store import VersionStore
+from acstor.repository.volumes.durability import Durability
 from acstor.versions.database import index_refresh
 from acstor.versions.database.opening import stores_of
 from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tables import METADATA
 from acstor.versions.database.tasks import TaskKind
+from acstor.versions.services.compute import Server, server_of
 from testbed.doubles.faulty_database import FaultyDatabase, SetClock
 from testbed.fixtures.api_callers import TestCaller, project_id
 from tests.unit.repository.images import CHUNK_SIZE
@@ -47,6 +50,8 @@ class MemoryUserServices:
     def __init__(self) -> None:
         self.owners: dict[str, str] = {}
         self.seen: dict[Kind, list[SeenThing]] = {kind: [] for kind in Kind}
+        self.servers: dict[str, Server] = {}
+        self.properties: dict[str, Mapping[str, str]] = {}
         self.error: exception.AcstorError | None = None
 
     def require_server(self, caller: Caller, server_id: str) -> None:
@@ -56,6 +61,16 @@ class MemoryUserServices:
     def require_volume(self, caller: Caller, volume_id: str) -> None:
         """Refuse a volume of another project."""
         self._require(caller, "volume", volume_id)
+
+    def server(self, caller: Caller, server_id: str) -> Server:
+        """Return a server of the caller's project."""
+        self._require(caller, "server", server_id)
+        return self.servers[server_id]
+
+    def image_properties(self, caller: Caller, image_id: str) -> Mapping[str, str]:
+        """Return what an image says."""
+        del caller
+        return self.properties.get(image_id, {})
 
     def find(self, caller: Caller, kind: Kind, thing_id: str) -> SeenThing | None:
         """Return a thing of the caller's project."""
@@ -104,6 +119,8 @@ class Setting:
         self.user_services = MemoryUserServices()
         self.members: dict[str, Member] = {}
         self.told: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self.orders: list[tuple[str, str, Durability]] = []
+        self.tell_error: exception.AcstorError | None = None
         self.watch = HostWatch(lambda: self.clock.now)
         self.deployment = OriginDeployment(
             lambda: self.origin, lambda: dict(self.members), self.watch, max_age=0.0
@@ -111,6 +128,9 @@ class Setting:
         self.gate = Gate(Authorizer(enforcer), checks_answers=True)
         self.project = project_id()
         self.user_services.owners = {SERVER: self.project, VOLUME: self.project}
+        self.user_services.servers[SERVER] = server_of(
+            {"id": SERVER, "status": "ACTIVE", "image": {"id": IMAGE}}
+        )
         self.backends = self.with_quotas(Unlimited())
         self.routes = assembly.routes_of(self.backends)
         self.app = application.resources_application(self.routes)
@@ -133,7 +153,9 @@ class Setting:
             deployment=self.deployment,
             kinds=frozenset(TaskKind) if kinds is None else kinds,
             restorable=frozenset(restorable),
+            files=VersionFiles(lambda: self.versions.repository, downloads_max=2, looks_max=2),
             ask_owner=self._ask_owner,
+            tell_owner=self._tell_owner,
             now=lambda: self.clock.now,
         )
 
@@ -141,6 +163,11 @@ class Setting:
         if (host, volume_id) not in self.told:
             raise exception.DeadlineError(f"host {host} does not answer")
         return self.told[host, volume_id]
+
+    def _tell_owner(self, host: str, volume_id: str, durability: Durability) -> None:
+        if self.tell_error is not None:
+            raise self.tell_error
+        self.orders.append((host, volume_id, durability))
 
     def caller_of(self, backends: Backends) -> TestCaller:
         """Return a member who calls an API with other backends."""

@@ -9,12 +9,12 @@ import pytest
 from acstor import exception
 from acstor.api.user_services import Kind, SeenThing
 from acstor.repository import layout
-from acstor.repository.volumes.durability import Durability, DurabilityClass
+from acstor.repository.volumes.durability import Durability, DurabilityClass, Region
 from acstor.repository.volumes.record import VolumeRecord
 from testbed.fixtures.api_callers import first_error
 from tests.unit.api.setting import IMAGE, VOLUME, Setting
 from tests.unit.api.test_cluster import state
-from tests.unit.api.test_versions import all_of
+from tests.unit.api.versions.test_versions import all_of
 
 RECORD = VolumeRecord(
     1 << 30, owner="h1", hosts=("h1",), epoch=1,
@@ -113,3 +113,98 @@ def test_unknown_ones_are_not_found(api: Setting, kind: str) -> None:
 def test_service_that_is_away_is_told(api: Setting) -> None:
     api.user_services.error = exception.UnavailableError("Glance is away")
     assert api.member.get("/v1/images").status_code == 503
+
+
+def change(api: Setting, **wanted: Any) -> Any:
+    """Have a member change the volume."""
+    return api.member.as_role("manager").ask("PATCH", f"/v1/volumes/{VOLUME}", {"volume": wanted})
+
+
+def durability_of(api: Setting) -> Durability:
+    """Return the durability that the record of the volume has."""
+    found = api.origin.get_ref(layout.volume_ref(VOLUME))
+    assert found is not None
+    return VolumeRecord.parse(found.content, VOLUME).durability
+
+
+def test_durability_is_changed_in_the_record_and_on_the_owner(api: Setting) -> None:
+    regions = (Region(DurabilityClass.NONE, partition="swap"),)
+    add_volume(
+        api,
+        dataclasses.replace(
+            RECORD, durability=Durability(DurabilityClass.WRITE_THROUGH, regions=regions)
+        ),
+    )
+    api.told["h1", VOLUME] = {"recovery_point_age_s": 12, "dirty_bytes": 5}
+    answer = change(api, durability="write-back", interval_seconds=10)
+    assert answer.status_code == 200, answer.text
+    shown = answer.json["volume"]
+    assert (shown["durability"], shown["interval_seconds"]) == ("write-back", 10)
+    assert shown["dirty_bytes"] == 5
+    wanted = Durability(DurabilityClass.WRITE_BACK, 10, regions=regions)
+    assert durability_of(api) == wanted
+    assert api.orders == [("h1", VOLUME, wanted)]
+
+
+def test_interval_alone_leaves_the_durability(api: Setting) -> None:
+    add_volume(api, dataclasses.replace(RECORD, owner=None))
+    assert change(api, interval_seconds=2.5).status_code == 200
+    assert durability_of(api) == Durability(DurabilityClass.WRITE_BACK, 2.5)
+    assert api.orders == []
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"durability": "write-through", "interval_seconds": 10},
+        {"durability": "eventual"},
+        {"interval_seconds": 0.01},
+        {"interval_seconds": 1e6},
+        {"size_bytes": 5},
+    ],
+)
+def test_durability_that_makes_no_sense_is_refused(api: Setting, wanted: dict[str, Any]) -> None:
+    add_volume(api, dataclasses.replace(RECORD, owner=None))
+    assert change(api, **wanted).status_code == 400
+    assert durability_of(api) == RECORD.durability
+
+
+def test_durability_none_is_refused_during_a_live_migration(api: Setting) -> None:
+    add_volume(api, dataclasses.replace(RECORD, hosts=("h1", "h2"), is_standby_allowed=True))
+    api.told["h1", VOLUME] = {}
+    answer = change(api, durability="none")
+    assert answer.status_code == 409
+    assert "live migration" in first_error(answer)["detail"]
+    assert durability_of(api) == RECORD.durability
+    assert api.orders == []
+
+
+def test_nothing_is_changed_while_the_owner_is_silent(api: Setting) -> None:
+    add_volume(api)
+    assert change(api, durability="write-through").status_code == 503
+    assert durability_of(api) == RECORD.durability
+
+
+def test_change_is_repeated_where_the_owner_did_not_hear_of_it(api: Setting) -> None:
+    add_volume(api)
+    api.told["h1", VOLUME] = {}
+    api.tell_error = exception.DeadlineError("host h1 does not answer")
+    assert change(api, durability="write-through").status_code == 503
+    api.tell_error = None
+    assert change(api, durability="write-through").status_code == 200
+    assert api.orders == [("h1", VOLUME, Durability(DurabilityClass.WRITE_THROUGH, 30.0))]
+
+
+def test_owner_that_has_closed_the_volume_finds_it_in_the_record(api: Setting) -> None:
+    add_volume(api)
+    api.told["h1", VOLUME] = {}
+    api.tell_error = exception.NotFoundError("it is not open there")
+    assert change(api, durability="write-through").status_code == 200
+
+
+def test_reader_does_not_change_the_durability(api: Setting) -> None:
+    add_volume(api)
+    body = {"volume": {"durability": "none"}}
+    answer = api.member.ask("PATCH", f"/v1/volumes/{VOLUME}", body)
+    assert answer.status_code == 403

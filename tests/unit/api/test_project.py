@@ -7,11 +7,12 @@ import pytest
 from oslo_limit import exception as limit_exception
 
 from acstor import exception
-from acstor.api.quotas import NAMES, VERSION_MIB, UnifiedLimits, UsageCounter
+from acstor.api.quotas import NAMES, VERSION_MIB, UnifiedLimits, UsageCounter, export_bytes
 from acstor.repository.versions.record import DeltaCounts
+from acstor.versions.database.tasks import NewTask, TaskKind
 from testbed.fixtures.api_callers import TestCaller, first_error
 from tests.unit.api.setting import SERVER, Setting
-from tests.unit.api.test_versions import all_of
+from tests.unit.api.versions.test_versions import all_of
 
 
 class MemoryEnforcer:
@@ -81,8 +82,14 @@ def test_usage_has_what_the_project_has(api: Setting) -> None:
         "unique_bytes": 5,
         "shared_bytes": 7,
         "schedules": 1,
+        "export_bytes": 0,
     }
-    assert found["limits"] == {"versions": -1, "version_mib": -1, "schedules": -1}
+    assert found["limits"] == {
+        "versions": -1,
+        "version_mib": -1,
+        "schedules": -1,
+        "export_mib": -1,
+    }
     path = f"/v1/usage?project_id={api.project}"
     assert api.stranger.as_role("admin").get(path).json["usage"]["versions"] == 1
     assert api.stranger.get(path).status_code == 400
@@ -99,7 +106,15 @@ def test_reached_limit_takes_no_version_and_leaves_no_task(api: Setting) -> None
     answer = caller.ask("POST", "/v1/versions", body)
     assert first_error(answer)["code"] == "acstor.quota.versions"
     states = [each["state"] for each in all_of(caller, "/v1/tasks", "tasks")]
-    assert sorted(states) == ["cancelled", "cancelled", "queued", "queued"]
+    assert states == ["queued", "queued"]
+
+
+def test_repeated_request_finds_its_task_though_the_limit_is_reached(api: Setting) -> None:
+    body = {"version": {"server_id": SERVER}}
+    key = {"Idempotency-Key": "k1"}
+    first = limited(api, versions=2, version_mib=10).ask("POST", "/v1/versions", body, key)
+    again = limited(api, versions=0, version_mib=0).ask("POST", "/v1/versions", body, key)
+    assert again.json["task"] == first.json["task"]
 
 
 def test_too_many_bytes_take_no_version_and_delete_none(api: Setting) -> None:
@@ -122,6 +137,73 @@ def test_limit_of_schedules(api: Setting) -> None:
     ]
     assert codes == [201, 403]
     assert len(all_of(caller, "/v1/schedules", "schedules")) == 1
+
+
+def test_exports_that_have_not_ended_are_bounded_by_the_size_of_their_disks(api: Setting) -> None:
+    caller = limited(api, export_mib=5)
+    ids = [api.add_version(size_bytes=(2 << 20) + 512) for _ in range(2)]
+    answers = [
+        caller.ask("POST", "/v1/exports", {"export": {"version_id": one}}) for one in [*ids, ids[0]]
+    ]
+    # Bytes are added before they are rounded up to MiB: twice 2 MiB and a sector are 5 MiB.
+    assert [one.status_code for one in answers] == [202, 202, 429]
+    assert int(answers[2].headers["retry-after"]) > 0
+    error = first_error(answers[2])
+    assert error["code"] == "acstor.quota.export_mib"
+    assert "7 of 5 MiB" in error["detail"]
+    assert "wait until exports have ended" in error["hint"]
+    assert "acstor_export_mib" in error["hint"]
+    tasks = all_of(caller, "/v1/tasks", "tasks")
+    assert [each["state"] for each in tasks] == ["queued", "queued"]
+    usage = caller.get("/v1/usage").json
+    assert usage["usage"]["export_bytes"] == 2 * ((2 << 20) + 512)
+    assert usage["limits"]["export_mib"] == 5
+    # What has ended counts no more, and one that is asked for again is the same.
+    api.stores.tasks.cancel(tasks[0]["id"])
+    for _ in range(2):
+        answer = caller.ask(
+            "POST",
+            "/v1/exports",
+            {"export": {"version_id": ids[0]}},
+            {"Idempotency-Key": "one"},
+        )
+        assert answer.status_code == 202
+
+
+def test_disk_that_is_larger_than_the_limit_is_not_exported(api: Setting) -> None:
+    one = api.add_version(size_bytes=9 << 20)
+    body = {"export": {"version_id": one}}
+    answer = limited(api, export_mib=8).ask("POST", "/v1/exports", body)
+    # It would wait in vain.
+    assert (answer.status_code, first_error(answer)["code"]) == (403, "acstor.quota.export_mib")
+    assert "9 MiB" in first_error(answer)["detail"]
+    assert limited(api, export_mib=-1).ask("POST", "/v1/exports", body).status_code == 202
+
+
+def test_exports_of_others_and_other_tasks_count_nothing(api: Setting) -> None:
+    caller = limited(api, export_mib=1)
+    theirs = NewTask("t1", "another", TaskKind.EXPORT, "version/x", {"size_bytes": 1 << 40})
+    of_before = NewTask("t2", api.project, TaskKind.EXPORT, "version/y", {})
+    image = NewTask("t3", api.project, TaskKind.IMAGE, "version/z", {"size_bytes": 1 << 40})
+    for task in (theirs, of_before, image):
+        api.stores.tasks.create(task)
+    body = {"export": {"version_id": api.add_version(size_bytes=1 << 20)}}
+    assert caller.ask("POST", "/v1/exports", body).status_code == 202
+
+
+def test_without_a_registered_limit_nothing_is_exported(api: Setting) -> None:
+    body = {"export": {"version_id": api.add_version()}}
+    assert limited(api).ask("POST", "/v1/exports", body).status_code == 403
+
+
+def test_all_unfinished_exports_are_counted_however_many(
+    api: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        task = NewTask(f"t{number}", api.project, TaskKind.EXPORT, "version/x", {"size_bytes": 10})
+        api.stores.tasks.create(task)
+    monkeypatch.setattr("acstor.api.quotas.PAGE_MAX", 2)
+    assert export_bytes(api.stores, api.project) == 50
 
 
 def test_without_registered_limits_all_is_refused(api: Setting) -> None:

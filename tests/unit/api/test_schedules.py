@@ -7,7 +7,7 @@ import pytest
 from acstor.repository.versions.record import DiskKind, DiskName, Trigger
 from testbed.fixtures.api_callers import first_error
 from tests.unit.api.setting import SERVER, VOLUME, Setting
-from tests.unit.api.test_versions import all_of
+from tests.unit.api.versions.test_versions import all_of
 from tests.unit.repository.versions.records import HOUR, NOON
 
 

@@ -11,7 +11,7 @@ from acstor.versions.database.task_states import TaskEvent
 from acstor.versions.database.tasks import Progress, TaskError, TaskKind
 from testbed.fixtures.api_callers import first_error
 from tests.unit.api.setting import SERVER, VOLUME, Setting
-from tests.unit.api.test_versions import all_of
+from tests.unit.api.versions.test_versions import all_of
 
 
 def test_task_tells_its_progress_and_its_end(api: Setting) -> None:
@@ -86,7 +86,12 @@ def test_restore_is_a_task(api: Setting) -> None:
     assert found == [shown]
     _, lease = api.stores.tasks.take("w1", 60.0) or (None, None)
     assert lease is not None
-    result = {"method": "in_place", "reason": "least bytes", "bytes_moved": 7}
+    chosen = {"method": "in_place", "reason": "7 bytes are moved, by a rebuild 9"}
+    api.stores.tasks.decide(lease, chosen)
+    shown = api.member.get(f"/v1/restores/{task_id}").json["restore"]
+    assert {name: shown[name] for name in chosen} == chosen
+    assert (shown["state"], shown["bytes_moved"]) == ("running", None)
+    result = {"method": "rebuild", "reason": "nothing is lost", "bytes_moved": 7}
     api.stores.tasks.finish(lease, TaskEvent.FINISH, result=result)
     shown = api.member.get(f"/v1/restores/{task_id}").json["restore"]
     assert {name: shown[name] for name in result} == result
@@ -94,12 +99,46 @@ def test_restore_is_a_task(api: Setting) -> None:
 
 def test_restore_of_a_group_has_all_its_versions(api: Setting) -> None:
     group = str(uuid.uuid4())
-    ids = sorted(api.add_version(group=group, group_size=2) for _ in range(2))
+    disk = DiskName(DiskKind.VOLUME, VOLUME)
+    ids = sorted(api.add_version(group=group, group_size=2, disk=disk) for _ in range(2))
     answer = api.member.ask(
-        "POST", "/v1/restores", {"restore": {"group_id": group, "server_id": SERVER}}
+        "POST", "/v1/restores", {"restore": {"group_id": group, "volume_id": VOLUME}}
     )
     task = api.stores.tasks.get(answer.json["task"]["id"])
     assert task.parameters["versions"] == ids
+
+
+def test_server_is_restored_by_a_rebuild_of_one_version(api: Setting) -> None:
+    group = str(uuid.uuid4())
+    one, _ = (api.add_version(group=group, group_size=2) for _ in range(2))
+    refused = [
+        ({"group_id": group, "server_id": SERVER}, "one"),
+        (
+            {
+                "version_id": one,
+                "server_id": SERVER,
+                "method": "in_place",
+                "keep_current": False,
+            },
+            "rebuild",
+        ),
+    ]
+    for fields, text in refused:
+        answer = api.member.ask("POST", "/v1/restores", {"restore": fields})
+        assert (answer.status_code, first_error(answer)["code"]) == (400, "acstor.unsupported")
+        assert text in first_error(answer)["hint"]
+    wanted = {"version_id": one, "server_id": SERVER, "method": "rebuild", "keep_current": False}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted})
+    task = api.stores.tasks.get(answer.json["task"]["id"])
+    assert (task.resource, task.parameters["kind"]) == (f"server/{SERVER}", "server")
+    assert (task.parameters["method"], task.parameters["keep_current"]) == ("rebuild", False)
+
+
+def test_server_is_restored_in_place(api: Setting) -> None:
+    wanted = {"version_id": api.add_version(), "server_id": SERVER, "method": "in_place"}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted})
+    task = api.stores.tasks.get(answer.json["task"]["id"])
+    assert (task.parameters["method"], task.parameters["keep_current"]) == ("in_place", True)
 
 
 def test_restore_of_a_volume_from_a_group_has_its_version(api: Setting) -> None:

@@ -9,7 +9,14 @@ from oslo_limit import fixture
 
 from acstor.api import assembly
 from acstor.api.errors import QuotaError
-from acstor.api.quotas import SCHEDULES, VERSION_MIB, VERSIONS, UnifiedLimits, UsageCounter
+from acstor.api.quotas import (
+    EXPORT_MIB,
+    SCHEDULES,
+    VERSION_MIB,
+    VERSIONS,
+    UnifiedLimits,
+    UsageCounter,
+)
 from acstor.repository.versions.record import DeltaCounts
 from testbed.fixtures.api_callers import project_id
 from tests.unit.api.setting import Setting
@@ -20,7 +27,7 @@ def quotas(api: Setting, tmp_path: pathlib.Path) -> Iterator[UnifiedLimits]:
     """Return limits of Keystone: of the project, and registered ones; MiB have none."""
     file = tmp_path / "acstor.conf"
     file.write_text("[oslo_limit]\nendpoint_id = e\n")
-    registered = {VERSIONS: 5, SCHEDULES: -1}
+    registered = {VERSIONS: 5, SCHEDULES: -1, EXPORT_MIB: 8}
     with fixture.LimitFixture(registered, {api.project: {VERSIONS: 1}}):
         # It reads the global configuration, which no other program of ours does.
         yield UnifiedLimits(assembly._enforcer_opener([str(file)]), UsageCounter(api.stores), 60.0)
@@ -31,7 +38,12 @@ def quotas(api: Setting, tmp_path: pathlib.Path) -> Iterator[UnifiedLimits]:
 def test_limit_of_the_project_comes_before_the_registered_one(
     api: Setting, quotas: UnifiedLimits
 ) -> None:
-    assert quotas.limits(api.project) == {"versions": 1, "version_mib": 0, "schedules": -1}
+    assert quotas.limits(api.project) == {
+        "versions": 1,
+        "version_mib": 0,
+        "schedules": -1,
+        "export_mib": 8,
+    }
     assert quotas.limits(project_id())["versions"] == 5
 
 

@@ -11,6 +11,7 @@ from acstor import exception
 from acstor.api.caller import Caller
 from acstor.api.errors import ApiError
 from acstor.api.user_services import KeystoneServices, Kind, SeenThing
+from acstor.versions.services.compute import MICROVERSION
 
 PROJECT = "9b2e4d6f80a14c35b7d9e1f203a5c7e9"
 TOKEN = object()
@@ -30,10 +31,11 @@ class Adapter:
     def __init__(self, answer: Any) -> None:
         self.answer = answer
         self.asked: list[tuple[str, Any]] = []
+        self.options: dict[str, Any] = {}
 
     def get(self, path: str, auth: object, **options: Any) -> Response:
         """Answer, or raise."""
-        del options
+        self.options = options
         self.asked.append((path, auth))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -59,6 +61,35 @@ def asked(kind: str, answer: Any) -> Adapter:
 )
 def test_own_thing_is_asked_for_with_the_own_token(kind: str, answer: Any) -> None:
     assert asked(kind, answer).asked == [(f"/{kind}s/1", TOKEN)]
+
+
+def test_server_is_described_as_its_owner_sees_it() -> None:
+    fields = {"tenant_id": PROJECT, "status": "ACTIVE", "flavor": {"ephemeral": 5}, "locked": True}
+    adapter = Adapter({"server": fields})
+    found = KeystoneServices(adapter, adapter, adapter).server(CALLER, "1")
+    assert (found.id, found.status, found.ephemeral_gib, found.is_locked) == (
+        "1",
+        "ACTIVE",
+        5,
+        True,
+    )
+    assert (found.host, found.root_device) == (None, None)
+    assert adapter.asked == [("/servers/1", TOKEN)]
+    assert adapter.options["microversion"] == MICROVERSION
+    adapter.answer = {"server": {**fields, "tenant_id": "other"}}
+    with pytest.raises(ApiError):
+        KeystoneServices(adapter, adapter, adapter).server(CALLER, "1")
+
+
+def test_properties_of_an_image_that_nobody_sees_are_none() -> None:
+    adapter = Adapter({"hw_firmware_type": "uefi", "size": 3})
+    services = KeystoneServices(adapter, adapter, adapter)
+    assert services.image_properties(CALLER, "1") == {"hw_firmware_type": "uefi"}
+    adapter.answer = ks_exceptions.NotFound()
+    assert services.image_properties(CALLER, "1") == {}
+    adapter.answer = ["nonsense"]
+    with pytest.raises(exception.UnavailableError):
+        services.image_properties(CALLER, "1")
 
 
 @pytest.mark.parametrize(
