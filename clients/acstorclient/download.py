@@ -1,12 +1,14 @@
 """Content of versions and of files in them, as it comes."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO
 
 import requests
 from openstack import proxy
 
-from acstorclient.exception import DownloadFailed
+from acstorclient.archive_end import ArchiveEnd
+from acstorclient.exception import ApiError, DownloadFailed
 
 PART_BYTES = 256 << 10
 """Bytes that are held in memory at a time, and lost where a connection breaks among them."""
@@ -16,6 +18,10 @@ BREAKS_MAX = 5
 Observer = Callable[[int, int | None], None]
 """Called with the bytes that are there, and all of them where that is known."""
 
+BUSY = frozenset({502, 503, 504})
+"""Statuses after which it is tried again: nobody answers, or too many download."""
+WAIT_SECONDS_MAX = 60.0
+"""Longest wait between two attempts; the first is of a second, each further one twice as long."""
 _BREAKS = (
     requests.exceptions.ChunkedEncodingError,
     requests.exceptions.ConnectionError,
@@ -23,9 +29,12 @@ _BREAKS = (
 )
 
 
-def write_body(response: requests.Response, sink: IO[bytes]) -> int:
+def write_body(
+    response: requests.Response, sink: IO[bytes], look: Callable[[bytes], object] | None = None
+) -> int:
     """Write a body that cannot be taken up again, and return its length, bytes.
 
+    :param look: called with each part.
     :raises DownloadFailed: it is shorter than its head says, or its connection breaks.
     """
     written = 0
@@ -33,6 +42,8 @@ def write_body(response: requests.Response, sink: IO[bytes]) -> int:
         for part in response.iter_content(PART_BYTES):
             sink.write(part)
             written += len(part)
+            if look:
+                look(part)
     except _BREAKS as error:
         raise DownloadFailed(
             f"{response.url} broke off after {written} bytes: {error}; try again"
@@ -43,6 +54,24 @@ def write_body(response: requests.Response, sink: IO[bytes]) -> int:
     return written
 
 
+def write_archive(response: requests.Response, sink: IO[bytes]) -> int:
+    """Write a tar archive whose length nobody knew before, and return its length, bytes.
+
+    :raises DownloadFailed: its end does not come, or its connection breaks.
+    """
+    end = ArchiveEnd()
+    try:
+        written = write_body(response, sink, end.take)
+    except ValueError as error:
+        raise DownloadFailed(f"{response.url} is no archive: {error}") from error
+    if not end.is_reached:
+        raise DownloadFailed(
+            f"{response.url} broke off after {written} bytes: the end of the archive is missing; "
+            "try again"
+        )
+    return written
+
+
 class Download:
     """A body that is taken up again where its connection breaks.
 
@@ -50,10 +79,18 @@ class Download:
     that was begun.
 
     :param path: of the API.
+    :param wait: how to wait between attempts that bring nothing, seconds.
     """
 
-    def __init__(self, session: proxy.Proxy, path: str, query: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        session: proxy.Proxy,
+        path: str,
+        query: Mapping[str, str],
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
         self._session = session
+        self._wait = wait or time.sleep
         self._path = path
         self._query = dict(query)
 
@@ -69,7 +106,8 @@ class Download:
             raise DownloadFailed(f"{self._path} says neither length nor digest of its content")
         written, breaks = 0, 0
         while written < length:
-            before, error = written, None
+            before = written
+            error: Exception | None = None
             try:
                 for part in self._rest(written, etag):
                     written += len(part)
@@ -80,12 +118,18 @@ class Download:
                         observe(written, length)
             except _BREAKS as broken:
                 error = broken
+            except ApiError as refused:
+                if refused.status_code not in BUSY:
+                    raise
+                error = refused
             breaks = breaks + 1 if written == before else 0
             if breaks > BREAKS_MAX:
                 raise DownloadFailed(
                     f"{self._path} breaks off after {written} of {length} bytes, "
                     f"{breaks} times in a row; try again later"
                 ) from error
+            if breaks:
+                self._wait(min(2.0 ** (breaks - 1), WAIT_SECONDS_MAX))
         return written
 
     def _rest(self, begin: int, etag: str) -> Iterator[bytes]:

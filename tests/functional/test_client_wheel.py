@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import threading
@@ -18,26 +17,15 @@ import pytest
 from testbed.doubles.contract_api import StartResponse
 from testbed.doubles.user_cloud import URL, UserCloud
 from testbed.fixtures.documents import ROOT
+from testbed.fixtures.wheels import build_wheel
 
 BUILD_TIMEOUT = 600
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Build the wheel of a copy, with the installed build requirements."""
-    outside = tmp_path_factory.mktemp("client")
-    source = outside / "clients"
-    ignored = shutil.ignore_patterns("*.egg-info", "__pycache__", "build")
-    shutil.copytree(ROOT / "clients", source, ignore=ignored)
-    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
-    subprocess.run(
-        [*build, "-w", str(outside), str(source)],
-        env=os.environ | {"PBR_VERSION": "0.1.0"},  # the copy is in no repository
-        check=True,
-        timeout=BUILD_TIMEOUT,
-    )
-    (found,) = outside.glob("*.whl")
-    return found
+    """Build the wheel."""
+    return build_wheel(ROOT / "clients", tmp_path_factory.mktemp("client"), BUILD_TIMEOUT)
 
 
 @pytest.mark.timeout(700)

@@ -5,6 +5,8 @@ from typing import Any
 
 from cliff import columns
 
+from acstorclient.v1.files import printable
+
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 """Binary units, each 1024 of the one before."""
 
@@ -67,10 +69,7 @@ class FileName(columns.FormattableColumn[str]):
 
     def human_readable(self) -> str:
         """Return the name in printable characters."""
-        return "".join(
-            each if each.isprintable() else each.encode("unicode_escape").decode()
-            for each in self._value
-        )
+        return printable(self._value)
 
 
 def rows(items: Iterable[Any], shown: Sequence[Column]) -> Table:

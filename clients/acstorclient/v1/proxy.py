@@ -14,12 +14,12 @@ import requests
 from openstack import exceptions, proxy, resource
 
 from acstorclient import download, exception, microversion, task_wait
-from acstorclient.v1.browse import Browse, FileEntry
 from acstorclient.v1.cluster import Decision, LiveState, Pin, Ring
+from acstorclient.v1.files import FileChange, FileEntry, Partition
 from acstorclient.v1.host import Host
 from acstorclient.v1.image import Image, Preload
 from acstorclient.v1.project import Defaults, Usage
-from acstorclient.v1.restore import Restore
+from acstorclient.v1.restore import Restore, RestorePreview
 from acstorclient.v1.schedule import Schedule, SchedulePreview
 from acstorclient.v1.task import Task
 from acstorclient.v1.version import Version, VersionDiff, VersionGroup
@@ -27,6 +27,11 @@ from acstorclient.v1.volume import Volume
 
 TIMEOUT_SECONDS = 60.0
 """Longest time without a byte of an answer."""
+LOOK_SECONDS = 150.0
+"""The same where the API looks into a disk before it answers, for which it takes 120 s at most.
+
+Who leaves earlier leaves a process behind, and each repetition another one.
+"""
 RETRIES = 3
 """Most repetitions of a request when the API is not there or says so."""
 RETRY_STATUSES = [502, 503, 504]
@@ -158,9 +163,9 @@ class Proxy(proxy.Proxy):
         """
         return self._task_of(self.put(_path("versions", _id(version), "image"), json={}))
 
-    def delete_version_image(self, version: str | Version) -> None:
-        """Delete that image. Servers that were booted from it stay."""
-        self.delete(_path("versions", _id(version), "image"))
+    def delete_version_image(self, version: str | Version) -> Task:
+        """Delete that image; refused while a server is of it, since Nova needs it."""
+        return self._task_of(self.delete(_path("versions", _id(version), "image")))
 
     def diff_versions(self, version: str | Version, against: str | Version) -> VersionDiff:
         """Return the parts of the disk that two versions have differently."""
@@ -168,13 +173,20 @@ class Proxy(proxy.Proxy):
         pages = self._pages(path, {"against": _id(against)}, "diff")
         return VersionDiff.from_pages(list(pages))
 
-    def diff_files(self, version: str | Version, against: str | Version) -> Task:
-        """Begin to compare the files of two versions.
-
-        :return: a task, whose outcome has ``added``, ``changed`` and ``removed``.
-        """
-        path = _path("versions", _id(version), "diff")
-        return self._task_of(self.get(path, params={"against": _id(against), "kind": "files"}))
+    def diff_files(
+        self,
+        version: str | Version,
+        against: str | Version,
+        path: str = "/",
+        partition: int | None = None,
+    ) -> Iterator[FileChange]:
+        """Yield the files that two versions have differently: what became of ``against``."""
+        where = _path("versions", _id(version), "files", "diff")
+        query = _given({"against": _id(against), "partition": partition})
+        if path != "/":
+            query["path"] = path
+        for page in self._pages(where, query, timeout=LOOK_SECONDS):
+            yield from (FileChange.from_body(change) for change in page["files"])
 
     def download_version(
         self,
@@ -211,6 +223,12 @@ class Proxy(proxy.Proxy):
         """
         return self._begin("/restores", {"restore": _given(attributes)})
 
+    def preview_restore(self, version: str | Version, server_id: str) -> RestorePreview:
+        """Return how a version would be put into a server, and what that would destroy."""
+        path = _path("versions", _id(version), "restore-preview")
+        preview = RestorePreview.new()
+        return preview.fetch(self, requires_id=False, base_path=path, server_id=server_id)
+
     def restores(self, **query: Any) -> Iterator[Restore]:
         """Yield restores."""
         return Restore.list(self, **_query(query))
@@ -221,37 +239,51 @@ class Proxy(proxy.Proxy):
 
     # Files in versions
 
-    def create_browse(self, version: str | Version) -> Task:
-        """Begin to look into a version.
+    def partitions(self, version: str | Version) -> list[Partition]:
+        """Return the partitions of a version's disk."""
+        where = _path("versions", _id(version), "partitions")
+        body = _object(self.get(where, timeout=LOOK_SECONDS))
+        return [Partition.from_body(each) for each in body["partitions"]]
 
-        :return: a task, whose outcome has ``browse_id``.
-        """
-        return self._begin("/browses", {"browse": {"version_id": _id(version)}})
-
-    def get_browse(self, browse: str | Browse) -> Browse:
-        """Return a session."""
-        return self._fetched(Browse, browse)
-
-    def delete_browse(self, browse: str | Browse) -> None:
-        """End a session; one that has ended already is no error."""
-        try:
-            self.delete(_path("browses", _id(browse)))
-        except exception.NotFoundError:
-            return
-
-    def browse_files(self, browse: str | Browse, path: str) -> Iterator[FileEntry]:
-        """Yield the entries of a folder."""
-        where = _path("browses", _id(browse), "files")
-        for page in self._pages(where, {"path": path}):
+    def browse_files(
+        self, version: str | Version, path: str, partition: int | None = None
+    ) -> Iterator[FileEntry]:
+        """Yield what is in a directory; of anything else that alone."""
+        where = _path("versions", _id(version), "files")
+        query = _given({"path": path, "partition": partition})
+        for page in self._pages(where, query, timeout=LOOK_SECONDS):
+            file = FileEntry.from_body(page["file"])
+            if file.kind != "directory":
+                yield file
             yield from (FileEntry.from_body(entry) for entry in page["files"])
 
-    def save_content(self, browse: str | Browse, path: str, sink: IO[bytes]) -> int:
-        """Write a file of a version, and return its bytes."""
-        return self._save(_path("browses", _id(browse), "content"), path, sink)
+    def save_content(
+        self,
+        version: str | Version,
+        path: str,
+        sink: IO[bytes],
+        partition: int | None = None,
+        observe: download.Observer | None = None,
+    ) -> int:
+        """Write a file of a version, and return its bytes.
 
-    def save_archive(self, browse: str | Browse, path: str, sink: IO[bytes]) -> int:
-        """Write a folder of a version as tar, and return the bytes of that."""
-        return self._save(_path("browses", _id(browse), "archive"), path, sink)
+        :raises DownloadFailed: it did not come whole.
+        """
+        where = _path("versions", _id(version), "files", "content")
+        query = _given({"path": path, "partition": partition})
+        return download.Download(self, where, query).write_to(sink, observe)
+
+    def save_archive(
+        self, version: str | Version, path: str, sink: IO[bytes], partition: int | None = None
+    ) -> int:
+        """Write a directory of a version as tar, and return the bytes of that.
+
+        :raises DownloadFailed: it did not come whole.
+        """
+        where = _path("versions", _id(version), "files", "archive")
+        query = _given({"path": path, "partition": partition})
+        with self.get(where, params=query, stream=True) as response:
+            return download.write_archive(response, sink)
 
     # Schedules
 
@@ -458,13 +490,17 @@ class Proxy(proxy.Proxy):
         raise exceptions.InvalidResponse(f"{response.url} names no task")
 
     def _pages(
-        self, path: str, query: Mapping[str, Any], key: str | None = None
+        self,
+        path: str,
+        query: Mapping[str, Any],
+        key: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of an answer, or what each has under a key."""
         page = path
         parameters: Mapping[str, Any] | None = query
         for _ in range(PAGES_MAX):
-            body = _object(self.get(page, params=parameters))
+            body = _object(self.get(page, params=parameters, timeout=timeout))
             yield body[key] if key else body
             links = body.get("links") or []
             following = next((each["href"] for each in links if each.get("rel") == "next"), None)
@@ -472,10 +508,6 @@ class Proxy(proxy.Proxy):
                 return
             page, parameters = _below_version(following), None
         raise exceptions.InvalidResponse(f"{path} has more than {PAGES_MAX} pages")
-
-    def _save(self, where: str, path: str, sink: IO[bytes]) -> int:
-        with self.get(where, params={"path": path}, stream=True) as response:
-            return download.write_body(response, sink)
 
 
 def _id(value: str | resource.Resource) -> str:

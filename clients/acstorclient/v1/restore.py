@@ -1,6 +1,7 @@
 """Restores: a disk or a server as it was."""
 
 import enum
+from typing import Any
 
 from openstack import resource
 
@@ -11,11 +12,11 @@ class RestoreMethod(enum.StrEnum):
     """Way to a restored disk."""
 
     AUTO = "auto"
-    """The one that moves the fewest bytes and loses nothing."""
+    """The one that loses nothing and moves fewest bytes, as far as that is known."""
     REBUILD = "rebuild"
-    """Nova rebuilds the server from the version: UEFI variables are lost."""
+    """Nova rebuilds the server from the version; refused where something would be lost."""
     IN_PLACE = "in_place"
-    """The server is stopped, its disk exchanged below it."""
+    """Differing chunks are written below the stopped server; nothing else is touched."""
 
 
 class Restore(Resource):
@@ -42,3 +43,26 @@ class Restore(Resource):
     state: str = resource.Body("state")
     task_id: str | None = resource.Body("task_id")
     created_at: str | None = resource.Body("created_at")
+
+
+class RestorePreview(Resource):
+    """Restore of a server as it would go."""
+
+    resource_key = "restore_preview"
+    allow_fetch = True
+    requires_id = False
+
+    version_id: str = resource.Body("version_id")
+    server_id: str = resource.Body("server_id")
+    method: str | None = resource.Body("method")
+    """None: it would be refused."""
+    reason: str = resource.Body("reason")
+    """A sentence: why this method, or why it would be refused."""
+    hint: str | None = resource.Body("hint")
+    """Alternative to a restore that would be refused."""
+    losses: list[str] = resource.Body("losses")
+    """Parts of the server that a rebuild would destroy."""
+    methods: list[dict[str, Any]] | None = resource.Body("methods")
+    """Both methods: whether each is possible, the bytes that it moves and of what, its losses."""
+    compared_with: str | None = resource.Body("compared_with")
+    """Version that told what the disk has; None: none did."""

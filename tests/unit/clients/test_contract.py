@@ -8,13 +8,12 @@ import pytest
 from openstack import fields, resource
 
 from acstorclient.exception import Explanation
-from acstorclient.v1 import browse, cluster, host, image, project, restore, schedule, task
+from acstorclient.v1 import cluster, host, image, project, restore, schedule, task
 from acstorclient.v1 import version as versions
 from acstorclient.v1 import volume as volumes
 from testbed.doubles.contract_api import Example, load_examples
 
 RESOURCES: Mapping[str, type[resource.Resource]] = {
-    "browse": browse.Browse,
     "decision": cluster.Decision,
     "defaults": project.Defaults,
     "host": host.Host,
@@ -23,6 +22,7 @@ RESOURCES: Mapping[str, type[resource.Resource]] = {
     "preload": image.Preload,
     "preview": schedule.SchedulePreview,
     "restore": restore.Restore,
+    "restore_preview": restore.RestorePreview,
     "ring": cluster.Ring,
     "schedule": schedule.Schedule,
     "task": task.Task,
@@ -30,7 +30,7 @@ RESOURCES: Mapping[str, type[resource.Resource]] = {
     "volume": volumes.Volume,
 }
 """Classes of the client by the key under which a body has one."""
-BARE = {"cluster", "diff", "files", "limits", "links", "lock", "usage"}
+BARE = {"cluster", "diff", "file", "files", "limits", "links", "lock", "partitions", "usage"}
 """Keys of bodies that are no resources of the client."""
 EXAMPLES = load_examples()
 ERROR_FIELDS = {"request_id", "code", "status", "title", "detail", "hint", "links"}

@@ -1,6 +1,7 @@
 """Content that breaks off, changes, and is taken up again."""
 
 import io
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -65,6 +66,33 @@ def test_content_is_whole_in_the_end(breaks: list[int]) -> None:
     assert seen[-1] == (26, 26)
     asked = [each for each in faulty.api.requests if each.method == "GET" and "data" in each.path]
     assert len(asked) == len(breaks) + 1
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Have nobody wait; return for how long they would have."""
+    seconds: list[float] = []
+    monkeypatch.setattr(time, "sleep", seconds.append)
+    return seconds
+
+
+def test_busy_api_is_asked_again(waits: list[float]) -> None:
+    client, faulty = proxy([5])
+    original = faulty.api.answer
+    busy = [503, 503, 502]
+
+    def answer(request: Any) -> Any:
+        found = original(request)
+        if request.headers.get("Range") and busy:
+            found.status = busy.pop(0)
+            found.headers["Retry-After"] = "0"
+        return found
+
+    faulty.api.answer = answer  # type: ignore[method-assign]
+    sink = io.BytesIO()
+    assert client.download_version(V1, sink) == 26
+    assert sink.getvalue() == CONTENT
+    assert busy == []
 
 
 def test_breaks_without_a_byte_are_given_up() -> None:

@@ -4,15 +4,15 @@ import argparse
 import contextlib
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import IO
 
-from osc_lib import exceptions
 from osc_lib.command import command
 
 from acstorclient.osc.columns import FileName, Size, Table, rows
-from acstorclient.osc.command import client_of, seconds, settle, tell
+from acstorclient.osc.command import client_of, tell
 from acstorclient.osc.files import written_file
+from acstorclient.osc.progress import Progress
 from acstorclient.v1.proxy import Proxy
 from acstorclient.v1.version import Version
 
@@ -24,11 +24,21 @@ ENTRIES = (
     ("GID", "gid", None),
     ("Size", "size_bytes", Size),
     ("Modified At", "modified_at", None),
-    ("Type", "type", None),
+    ("Kind", "kind", None),
     ("Name", "name", FileName),
     ("Target", "target", lambda target: FileName(target or "")),
 )
-"""Columns of the files in a folder."""
+"""Columns of the files in a directory."""
+PARTITIONS = (
+    ("Number", "number", None),
+    ("Size", "size_bytes", Size),
+    ("Name", "name", FileName),
+    ("File System", "file_system", None),
+    ("Label", "label", FileName),
+    ("Can Be Browsed", "is_readable", None),
+    ("Reason", "reason", lambda reason: FileName(reason or "")),
+)
+"""Columns of partitions."""
 
 
 class DiffVersions(command.Lister):
@@ -45,12 +55,12 @@ class DiffVersions(command.Lister):
             "--files", action="store_true", help="Compare the files; this reads both versions"
         )
         parser.add_argument(
-            "--wait",
-            metavar="<seconds>",
-            type=seconds,
-            default=0.0,
-            help="Wait for the files that long at most (default: until they are compared)",
+            "--path",
+            metavar="<path>",
+            default="/",
+            help="With --files: directory below which they are compared (default: /)",
         )
+        _add_partition(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
@@ -59,14 +69,14 @@ class DiffVersions(command.Lister):
         one = client.find_version(parsed_args.version)
         other = client.find_version(parsed_args.against)
         if parsed_args.files:
-            return _changed_files(client, one, other, parsed_args.wait)
+            return _changed_files(client, one, other, parsed_args)
         diff = client.diff_versions(one, other)
         tell(f"{Size(diff.changed_bytes).human_readable()} in {len(diff.extents)} extents differ")
         return ("Offset", "Length"), diff.extents
 
 
 class BrowseVersion(command.Lister):
-    """Look into a version: list a folder, save a file, or a folder as tar.
+    """Look into a version: list a directory, save a file, or a directory as tar.
 
     The version is read apart from your servers and mounted nowhere.
     """
@@ -87,15 +97,12 @@ class BrowseVersion(command.Lister):
         saved.add_argument(
             "--archive",
             metavar="<file>",
-            help="Save the folder <path> as tar archive <file>, - is standard output",
+            help="Save the directory <path> as tar archive <file>, - is standard output",
         )
-        parser.add_argument(
-            "--wait",
-            metavar="<seconds>",
-            type=seconds,
-            default=0.0,
-            help="Wait for the session that long at most (default: until it begins or fails)",
+        saved.add_argument(
+            "--partitions", action="store_true", help="List the partitions in place of files"
         )
+        _add_partition(parser)
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -103,52 +110,49 @@ class BrowseVersion(command.Lister):
         if not (parsed_args.file or parsed_args.archive):
             return int(super().run(parsed_args))
         client = client_of(self.app)
-        with _session(client, parsed_args) as browse_id:
-            if parsed_args.file:
-                _save(parsed_args.file, parsed_args.path, client.save_content, browse_id)
-            else:
-                _save(parsed_args.archive, parsed_args.path, client.save_archive, browse_id)
+        version = client.find_version(parsed_args.version)
+        path, partition = parsed_args.path, parsed_args.partition
+        if parsed_args.file:
+            with _written(parsed_args.file) as sink, Progress() as progress:
+                client.save_content(version, path, sink, partition, progress.show_bytes)
+        else:
+            with _written(parsed_args.archive) as sink:
+                client.save_archive(version, path, sink, partition)
         return 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Return the entries of the folder."""
+        """Return the entries of the directory, or the partitions."""
         client = client_of(self.app)
-        with _session(client, parsed_args) as browse_id:
-            entries = list(client.browse_files(browse_id, parsed_args.path))
-        return rows(entries, ENTRIES)
+        version = client.find_version(parsed_args.version)
+        if parsed_args.partitions:
+            return rows(client.partitions(version), PARTITIONS)
+        found = client.browse_files(version, parsed_args.path, parsed_args.partition)
+        return rows(list(found), ENTRIES)
+
+
+def _add_partition(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--partition",
+        metavar="<number>",
+        type=int,
+        help="Partition that is looked into (default: the one that has files, or most of them)",
+    )
 
 
 @contextlib.contextmanager
-def _session(client: Proxy, parsed_args: argparse.Namespace) -> Iterator[str]:
-    """Open a session, and end it in any case."""
-    version = client.find_version(parsed_args.version)
-    task = settle(client, client.create_browse(version), parsed_args.wait)
-    browse_id = str(task.outcome["browse_id"])
-    try:
-        yield browse_id
-    finally:
-        client.delete_browse(browse_id)
-
-
-def _save(
-    target: str, path: str, save: Callable[[str, str, IO[bytes]], int], browse_id: str
-) -> None:
+def _written(target: str) -> Iterator[IO[bytes]]:
+    """Return where to write: a file that is there only when it is whole, or standard output."""
     if target == STDOUT:
-        save(browse_id, path, sys.stdout.buffer)
+        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     with written_file(pathlib.Path(target)) as file:
-        save(browse_id, path, file)
+        yield file
 
 
-def _changed_files(client: Proxy, one: Version, other: Version, wait: float) -> Table:
-    task = settle(client, client.diff_files(one, other), wait)
-    found: list[tuple[Any, ...]] = []
-    for change in ("added", "changed", "removed"):
-        listed = task.outcome.get(change) or []
-        if not isinstance(listed, list):
-            raise exceptions.CommandError(f"Task {task.id} has no list of {change} files")
-        found += [(change, FileName(str(name))) for name in listed]
-    if task.outcome.get("is_truncated"):
-        tell("There are more than these; compare folders with: openstack acstor version browse")
-    return ("Change", "Name"), found
+def _changed_files(
+    client: Proxy, one: Version, other: Version, parsed_args: argparse.Namespace
+) -> Table:
+    found = client.diff_files(one, other, parsed_args.path, parsed_args.partition)
+    columns = ("Change", "Name", "Fields")
+    return columns, [(each.change, FileName(each.path), ", ".join(each.fields)) for each in found]
