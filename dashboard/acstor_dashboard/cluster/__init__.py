@@ -1,0 +1,1 @@
+"""Panel of the cluster: hosts and their traffic, for administrators."""

@@ -1,0 +1,1 @@
+"""Panel of decisions: weights of hosts and why, for administrators."""

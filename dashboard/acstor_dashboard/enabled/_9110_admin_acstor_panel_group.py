@@ -1,0 +1,5 @@
+"""Group of the panels for administrators."""
+
+PANEL_GROUP = "acstor_admin"
+PANEL_GROUP_NAME = "ACStor"
+PANEL_GROUP_DASHBOARD = "admin"

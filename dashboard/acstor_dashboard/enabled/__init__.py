@@ -1,0 +1,1 @@
+"""Files for Horizon's folder ``openstack_dashboard/local/enabled``."""

@@ -1,0 +1,1 @@
+"""Panel of images: where they are cached, for administrators."""

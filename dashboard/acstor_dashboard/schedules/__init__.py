@@ -1,0 +1,1 @@
+"""Panel of schedules: times of versions, and which of them stay."""

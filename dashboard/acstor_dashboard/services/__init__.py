@@ -1,0 +1,1 @@
+"""Parts of Horizon's own pages of servers and volumes: tabs, row actions, durability."""

@@ -1,0 +1,1 @@
+"""Panel of tasks: long work, its progress and how it ended."""

@@ -1,0 +1,1 @@
+"""Panel of usage: what a project has of what it may have, for administrators."""

@@ -1,0 +1,1 @@
+"""Panel of versions: restore points of servers and volumes."""
