@@ -6,6 +6,10 @@ set +o xtrace
 
 # shellcheck source=devstack/lib/acstor
 source "$ACSTOR_DIR/devstack/lib/acstor"
+# shellcheck source=devstack/lib/versions
+source "$ACSTOR_DIR/devstack/lib/versions"
+# shellcheck source=devstack/lib/dashboard
+source "$ACSTOR_DIR/devstack/lib/dashboard"
 # shellcheck source=devstack/lib/services
 source "$ACSTOR_DIR/devstack/lib/services"
 # shellcheck source=devstack/lib/dependencies
@@ -27,6 +31,9 @@ if is_acstor_enabled; then
             configure_acstor_dependencies
             create_acstor_accounts
             init_acstor
+            if has_acstor_dashboard; then
+                configure_acstor_dashboard
+            fi
             ;;
         "stack extra")
             echo_summary "Starting ACStor"

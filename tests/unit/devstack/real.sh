@@ -15,6 +15,8 @@ source "$TOP_DIR/lib/infra"
 source "$TOP_DIR/lib/database"
 source "$TOP_DIR/lib/rpc_backend"
 source "$TOP_DIR/lib/keystone"
+source "$TOP_DIR/lib/apache"
+source "$TOP_DIR/lib/horizon"
 set -o errexit
 
 # What asks OpenStack, installs or builds is noted; the rest is DevStack's.
@@ -22,6 +24,14 @@ function install_package { note install_package "$@"; }
 function pip_install { note pip_install "$@"; }
 function setup_develop { note setup_develop "$@"; }
 function create_service_user { note create_service_user "$@"; }
+function get_or_create_service { note get_or_create_service "$@"; }
+function get_or_create_endpoint { note get_or_create_endpoint "$@"; }
+function recreate_database { note recreate_database "$@"; }
+function database_connection_url { echo "sqlite:///$DATA_DIR/$1.sqlite"; }
+function apache_site_config_for { echo "$SANDBOX/etc/apache-$1.conf"; }
+function enable_apache_site { note apache enable "$1"; }
+function disable_apache_site { note apache remove "$1"; }
+function restart_apache_server { :; }
 
 function source_libraries {
     local library

@@ -11,6 +11,8 @@ INSTANCE_NAME_PREFIX=instance-
 ETCD_PORT=2379
 SYSTEMCTL="sudo systemctl"
 KEYSTONE_SERVICE_URI=http://$SERVICE_HOST/identity
+SERVICE_PROTOCOL=http
+HORIZON_DIR=$DEST/horizon
 
 # What lib/nova, lib/cinder and lib/glance define.
 function source_libraries {
@@ -35,7 +37,7 @@ function is_service_enabled {
 function enable_service {
     local service
     for service in "$@"; do
-        [[ ,$ENABLED_SERVICES, == *",-$service,"* ]] || is_service_enabled "$service" ||
+        [[ ,$DISABLED_SERVICES, == *",$service,"* ]] || is_service_enabled "$service" ||
             ENABLED_SERVICES+=,$service
     done
 }
@@ -52,6 +54,10 @@ function install_package { note install_package "$@"; }
 function pip_install { note pip_install "$@"; }
 function setup_develop { note setup_develop "$@"; }
 function create_service_user { note create_service_user "$@"; }
+function get_or_create_service { note get_or_create_service "$@"; }
+function get_or_create_endpoint { note get_or_create_endpoint "$@"; }
+function recreate_database { note recreate_database "$@"; }
+function database_connection_url { echo "sqlite:///$DATA_DIR/$1.sqlite"; }
 function test_with_retry { sh -c "$1" >/dev/null || die 0 "$2"; }
 
 # Have a section hold these values of an option, and no other.
@@ -75,6 +81,19 @@ function iniget_multiline {
         is_in && $1 == option { sub(/^[^=]*= */, ""); printf "%s ", $0 }' "$1" | sed 's/ $//'
 }
 function iniget { iniget_multiline "$@"; }
+function configure_keystone_authtoken_middleware {
+    iniset "$1" "$3" auth_type password
+    iniset "$1" "$3" username "$2"
+    iniset "$1" "$3" password "$SERVICE_PASSWORD"
+    iniset "$1" "$3" service_type "$4"
+}
+function apache_site_config_for { echo "$SANDBOX/etc/apache-$1.conf"; }
+function write_uwsgi_config {
+    rm -f "$1"
+    iniset "$1" uwsgi module "$2"
+    note apache ProxyPass "$3" "$5"
+}
+function remove_uwsgi_config { rm -f "$1"; note apache remove "$2"; }
 function iniset_rpc_backend {
     iniset "$2" DEFAULT transport_url "rabbit://stackrabbit:secret@$SERVICE_HOST:5672/"
 }

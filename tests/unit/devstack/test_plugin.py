@@ -32,7 +32,8 @@ DEVSTACK = os.environ.get("ACSTOR_TEST_DEVSTACK", "")
 FULL = "key,n-api,n-cpu,n-cond,n-sch,g-api,c-api,c-sch,c-vol,c-bak,rabbit,mysql,etcd3"
 COMPUTE = "n-cpu,q-agt"
 STACK = ("stack pre-install", "cinder", "stack install", "stack post-config")
-WITH_CEILOMETER = f"{FULL},ceilometer-acompute,ceilometer-anotification"
+WITH_CEILOMETER = f"{FULL},horizon,ceilometer-acompute,ceilometer-anotification"
+PANELS = "opt/stack/horizon/openstack_dashboard/local/enabled"
 VARIABLES = {
     "DEVSTACK_PLUGINS": "ceilometer,acstor",
     "ACSTOR_LINK_SPEED": "1000",
@@ -82,6 +83,8 @@ class Machine:
         executable(stubs / "sudo", SUDO)
         executable(stubs / "virsh", VIRSH)
         executable(programs / "acstor", ACSTOR)
+        executable(stubs / "uwsgi", NOTE)
+        (sandbox / PANELS).mkdir(parents=True)
 
     def etc(self, path: str) -> pathlib.Path:
         return self.sandbox / "etc" / path
@@ -113,7 +116,7 @@ class Machine:
         path = self.sandbox / "log"
         return path.read_text().splitlines() if path.exists() else []
 
-    def options(self, path: str) -> Mapping[str, Mapping[str, list[str]]]:
+    def options(self, path: str) -> dict[str, dict[str, list[str]]]:
         """Return all values of a file's options, as oslo.config reads them."""
         sections: dict[str, dict[str, list[str]]] = {}
         cfg.ConfigParser(str(self.etc(path)), sections).parse()
@@ -172,7 +175,7 @@ def test_script_is_sound(path: pathlib.Path) -> None:
 
 def test_settings_enable_what_a_machine_needs(machine: Machine) -> None:
     found = machine.run("settings").stdout
-    assert "a-dataplane,a-agent,a-registrar,a-policy" in found
+    assert "a-dataplane,a-agent,a-registrar,a-policy,a-worker,a-api" in found
     assert "lvm:lvmdriver-1,acstor:acstor" in found
     assert re.search(r'NOVA_FILTERS="ComputeFilter,.*,DataPlaneFilter"', found)
     found = machine.run("settings", services=COMPUTE).stdout
@@ -202,19 +205,66 @@ def test_controller_is_configured(controller: Machine) -> None:
     )
     assert (controller.etc("acstor/acstor.conf").stat().st_mode & 0o777) == 0o640
     assert (data / "acstor/origin/format").is_file()  # by the program itself
-    assert f"setup_develop {ROOT} etcd" in controller.log()
+    assert f"setup_develop {ROOT} etcd,mysql" in controller.log()
     assert f"setup_develop {ROOT}/clients" in controller.log()
     assert "create_service_user acstor admin" in controller.log()
+    assert conf.captures.enabled
+
+
+def test_versions_have_databases_an_endpoint_and_a_place_behind_apache(
+    controller: Machine,
+) -> None:
+    data, log = controller.sandbox / "opt/stack/data", controller.log()
+    for name in ("acstor", "acstor_flows"):
+        assert f"recreate_database {name}" in log
+        assert (data / f"{name}.sqlite").stat().st_size > 0, "its tables are made by the program"
+    assert [line for line in log if line.endswith("version index rebuild")]
+    conf = controller.acstor()
+    assert conf.database.connection == f"sqlite:///{data}/acstor.sqlite"
+    assert conf.worker.nova_notification_topics == ["versioned_notifications"]
+    written = controller.options("acstor/acstor.conf")
+    assert written["keystone_authtoken"]["service_type"] == ["acstor"]
+    assert written["keystone"]["username"] == ["acstor"]
+    assert "get_or_create_service acstor acstor Versions of disks" in log
+    url = "http://192.0.2.1/acstor"
+    assert [line for line in log if re.fullmatch(f"get_or_create_endpoint acstor .* {url}", line)]
+    uwsgi = controller.options("acstor/acstor-api-uwsgi.ini")["uwsgi"]
+    assert uwsgi["module"] == ["acstor.wsgi.api:application"]
+    assert uwsgi["env"] == [f"ACSTOR_CONFIG={controller.etc('acstor/acstor.conf')}"]
+    assert uwsgi["threads"] == ["8"]
+    nova = controller.options("nova/nova.conf")["notifications"]
+    assert nova == {"notification_format": ["both"], "bdms_in_notifications": ["True"]}
+
+
+def test_horizon_has_the_panels(controller: Machine) -> None:
+    assert f"pip_install {ROOT}/dashboard" in controller.log()
+    panels = ROOT / "dashboard/acstor_dashboard/enabled"
+    there = sorted(path.name for path in (controller.sandbox / PANELS).iterdir())
+    assert there == sorted(path.name for path in panels.glob("_9*.py"))
+
+
+def test_versions_can_be_left_out(machine: Machine) -> None:
+    variables = {"DISABLED_SERVICES": "a-worker,a-api"}
+    machine.run(*STACK, services=f"{FULL},horizon", variables=variables)
+    written = machine.options("acstor/acstor.conf")
+    assert {"database", "worker", "keystone_authtoken"} & set(written) == set()
+    assert written["keystone"]["username"] == ["acstor"]
+    assert f"setup_develop {ROOT} etcd" in machine.log()
+    assert not [line for line in machine.log() if "endpoint" in line or "dashboard" in line]
+    assert not list((machine.sandbox / PANELS).iterdir())
 
 
 def test_options_are_in_the_sample(controller: Machine) -> None:
     sample = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     text = (ROOT / "etc/acstor/acstor.conf.sample").read_text()
     sample.read_string(re.sub(r"^#([a-z_]+ =)", r"\1", text, flags=re.MULTILINE))
-    for group, options in controller.options("acstor/acstor.conf").items():
+    written = controller.options("acstor/acstor.conf")
+    del written["keystone_authtoken"]  # keystonemiddleware's
+    del written["DEFAULT"]["transport_url"]  # oslo.messaging's
+    del written["oslo_middleware"]  # oslo.middleware's
+    for group, options in written.items():
         for name in options:
-            if (group, name) != ("DEFAULT", "transport_url"):  # oslo.messaging's
-                assert name in sample[group], f"[{group}] {name}"
+            assert name in sample[group], f"[{group}] {name}"
 
 
 def test_nova_and_cinder_are_told(controller: Machine) -> None:
@@ -262,10 +312,9 @@ def test_services_are_units_with_what_the_shipped_ones_say(controller: Machine) 
     started = [
         line.split("@")[1] for line in controller.log() if line.startswith("systemctl start")
     ]
-    assert started == [
-        f"a-{name}.service" for name in ("dataplane", "agent", "registrar", "policy")
-    ]
-    for name in ("dataplane", "agent", "registrar", "policy"):
+    names = ("dataplane", "agent", "registrar", "policy", "worker")
+    assert started == [f"a-{name}.service" for name in (*names, "api")]
+    for name in names:
         unit = controller.etc(f"systemd/devstack@a-{name}.service").read_text()
         assert re.search(rf"^ExecStart *= *\S+/acstor-{name} --config-file \S+$", unit, re.M)
         assert re.search(r"^User *= *root$", unit, re.M)
@@ -273,6 +322,13 @@ def test_services_are_units_with_what_the_shipped_ones_say(controller: Machine) 
         assert "ExecStart" not in drop_in
         assert "\nType=notify\n" in drop_in
         assert not re.search(r"^(User|Group|ProtectHome|RefuseManualStop)=", drop_in, re.M)
+    api = controller.etc("systemd/devstack@a-api.service").read_text()
+    ini = controller.etc("acstor/acstor-api-uwsgi.ini")
+    assert re.search(
+        rf"^ExecStart *= *\S+/uwsgi --procname-prefix acstor-api --ini {ini}", api, re.M
+    )
+    agent = controller.etc("systemd/devstack@a-agent.service.d/acstor.conf").read_text()
+    assert "\nSystemCallFilter=@resources @setuid\n" in agent, "captures run QEMU's tools"
     data_plane = controller.etc("systemd/devstack@a-dataplane.service.d/acstor.conf").read_text()
     assert "FileDescriptorStoreMax=512" in data_plane
     assert "Before=devstack@n-cpu.service" in data_plane
@@ -282,7 +338,7 @@ def test_services_are_units_with_what_the_shipped_ones_say(controller: Machine) 
     if analyze is not None:
         units = sorted(map(str, controller.etc("systemd").glob("devstack@a-*.service")))
         executables = controller.sandbox / "opt/stack/data/venv/bin"
-        for name in ("dataplane", "agent", "registrar", "policy"):
+        for name in names:
             executable(executables / f"acstor-{name}", NOTE)
         check = [analyze, "verify", "--man=no", "--recursive-errors=no", *units]
         done = subprocess.run(check, capture_output=True, text=True, check=False, timeout=60)
@@ -332,7 +388,8 @@ def test_origin_in_ceph(machine: Machine) -> None:
     assert typed[0] == "ceph osd pool create pool 8"
     allowed = "osd allow rw pool=pool namespace=acstor.*"
     assert [line for line in typed if line.startswith("ceph auth") and allowed in line] != []
-    assert typed[-1].endswith("repository init")
+    programs = [line.partition("acstor.conf ")[2] for line in typed if line.startswith("acstor ")]
+    assert programs == ["repository init", "database upgrade", "version index rebuild"]
     assert not (machine.sandbox / "opt/stack/data/acstor/origin").exists()
 
 
@@ -362,7 +419,7 @@ def test_wheel_needs_no_rust(machine: Machine) -> None:
     assert done.returncode != 0
     wheel.touch()
     machine.run("stack pre-install", "stack install", variables=variables)
-    assert f"pip_install {wheel}[etcd]" in machine.log()
+    assert f"pip_install {wheel}[etcd,mysql]" in machine.log()
     assert f"pip_install {ROOT}/clients" in machine.log()
     assert not [line for line in machine.log() if line.startswith(("cargo", "install_package"))]
 
@@ -387,11 +444,14 @@ def test_clean_leaves_nothing(machine: Machine) -> None:
     local = machine.etc("apparmor.d/local/abstractions/libvirt-qemu")
     local.parent.mkdir(parents=True)
     local.write_text("# of somebody else\n")
-    machine.run(*STACK, "stack extra")
-    machine.run("unstack", "clean")
+    services = f"{FULL},horizon"
+    machine.run(*STACK, "stack extra", services=services)
+    machine.run("unstack", "clean", services=services)
     assert not machine.etc("acstor").exists()
     assert not (machine.sandbox / "opt/stack/data/acstor").exists()
     assert not list(machine.etc("systemd").glob("devstack@*"))
     assert local.read_text() == "# of somebody else\n"
     assert not machine.etc("apparmor.d/abstractions/acstor-volumes").exists()
     assert "sudo rm -rf --one-file-system /var/lib/acstor" in machine.log()
+    assert not list((machine.sandbox / PANELS).iterdir())
+    assert "apache remove acstor-api" in machine.log()
