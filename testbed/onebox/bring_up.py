@@ -23,6 +23,8 @@ from testbed.run_directory import DEFAULT_ROOT
 HOSTS_TIMEOUT_S = 180.0
 COMMAND_TIMEOUT_S = 60.0
 POLL_INTERVAL_S = 0.5
+#: Services that need ACStor's tables.
+_OF_TABLES = ("acstor-api", "acstor-worker")
 #: Steps before the start of each daemon of Ceph.
 _CEPH_STEPS = {
     "ceph-mon": ("monitor",),
@@ -119,6 +121,8 @@ class BringUp:
             plan.append(steps.Step(*filled, lambda: None, after=("mariadb",)))
         else:
             plan += self._filling_steps()
+        if self._settings.with_acstor:
+            plan.append(steps.Step("tables of acstor", self._databases.upgrade_acstor, (*filled,)))
         ready = []
         for service in self._services:
             if service.name not in ("mariadb", "rabbitmq", "memcached"):
@@ -153,7 +157,7 @@ class BringUp:
         ours = [
             f"{other.name} on {other.host}"
             for other in self._services
-            if other.is_acstor and other.host == service.host
+            if other.is_acstor and other.host == service.host and other.name not in _OF_TABLES
         ]
         if service.name == "nova-compute":
             # It waits ten seconds at a time for the conductor. And the links in its image cache
@@ -171,6 +175,8 @@ class BringUp:
             return (f"virtlogd on {service.host}",)
         if service.name == "acstor-mount":
             return ("hosts",)
+        if service.name in _OF_TABLES:
+            return ("rabbitmq", "memcached", "repository", "tables of acstor")
         if service.is_acstor and service.name != "acstor-registrar":
             return ("rabbitmq", "repository", f"acstor-mount on {service.host}")
         if service.host == network.CONTROLLER:

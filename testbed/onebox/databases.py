@@ -15,7 +15,7 @@ from testbed.onebox.host import Host
 from testbed.onebox.services import base_environment
 
 #: Raise it when what is put into fresh databases changes.
-CONTENT_VERSION = 3
+CONTENT_VERSION = 4
 _COPY_TIMEOUT_S = 120.0
 _SYNC_TIMEOUT_S = 420.0
 #: The databases, and what their content belongs to: Keystone's keys, which decrypt credentials.
@@ -81,6 +81,13 @@ class Databases:
             self._run(*command)
         if service == "keystone":
             self._bootstrap()
+
+    def upgrade_acstor(self) -> None:
+        """Make the tables of ACStor, or those that a newer checkout has; never cached.
+
+        :raises ToolFailedError: when its program fails.
+        """
+        self._run("acstor", "database", "upgrade")
 
     def complete(self, stop: Callable[[], None], start: Callable[[], None]) -> None:
         """Keep the filled databases for the next time.

@@ -282,8 +282,8 @@ def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
     """Return ACStor's services on a host."""
     config = ("--config-file", acstor.CONFIG_FILE)
 
-    def of_unit(name: str, program: Sequence[str]) -> tuple[str, ...]:
-        return unit.command(name, program, directory)
+    def of_unit(name: str, program: Sequence[str], *drop_ins: str) -> tuple[str, ...]:
+        return unit.command(name, program, directory, *drop_ins)
 
     holder = (directory.program("acstor-holder"), *config, "--")
     found = [
@@ -303,18 +303,38 @@ def acstor_services(directory: OneBoxDirectory, host: str) -> list[Service]:
         ),
         Service(
             "acstor-agent", host,
-            of_unit("acstor-agent", (directory.program("acstor-agent"), *config)),
+            of_unit(
+                "acstor-agent", (directory.program("acstor-agent"), *config),
+                *(() if host == network.CONTROLLER else ("acstor-agent-captures",)),
+            ),
             ready=listens(acstor.METRICS_PORT), port=acstor.METRICS_PORT, is_acstor=True,
             configuration=_ACSTOR_CONFIGURATION,
         ),
     ]  # fmt: skip
-    registrar = directory.program("acstor-registrar")
-    # A checkout from before the registrar has none.
-    if host == network.CONTROLLER and os.path.exists(registrar):
+    if host != network.CONTROLLER:
+        return found
+    # A checkout from before one of them has none.
+    for name in ("acstor-registrar", "acstor-worker"):
+        program = directory.program(name)
+        if os.path.exists(program):
+            found.append(
+                Service(
+                    name, host, of_unit(name, (program, *config)),
+                    is_acstor=True, configuration=_ACSTOR_CONFIGURATION,
+                )
+            )  # fmt: skip
+    if os.path.exists(directory.program("acstor-api")):
+        argv = (
+            directory.program("uwsgi"), *_uwsgi(endpoints.ACSTOR_PORT, 1, 6),
+            "--module", "acstor.wsgi.api:application",
+        )  # fmt: skip
         found.append(
             Service(
-                "acstor-registrar", host, of_unit("acstor-registrar", (registrar, *config)),
-                is_acstor=True, configuration=_ACSTOR_CONFIGURATION,
+                # A WSGI server has no unit of ours: it writes to the origin as the worker does.
+                "acstor-api", host, of_unit("acstor-worker", argv),
+                {"ACSTOR_CONFIG": acstor.CONFIG_FILE},
+                ready=answers(endpoints.ACSTOR_PORT), port=endpoints.ACSTOR_PORT, is_acstor=True,
+                configuration=_ACSTOR_CONFIGURATION,
             )
         )  # fmt: skip
     return found

@@ -29,12 +29,15 @@ _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _DIRECTORIES = {"RuntimeDirectory": "/run", "StateDirectory": "/var/lib"}
 
 
-def command(unit: str, program: Sequence[str], directory: OneBoxDirectory) -> tuple[str, ...]:
+def command(
+    unit: str, program: Sequence[str], directory: OneBoxDirectory, *drop_ins: str
+) -> tuple[str, ...]:
     """Return the command that becomes a program with what its unit leaves it; run it as root.
 
     :param unit: name of the unit's file without its suffix.
+    :param drop_ins: names of files of ours that an operator adds to the unit, without theirs.
     """
-    service = _service(unit)
+    service = _service(unit, drop_ins)
     user = service.get("User", _ROOT)
     lines = [*_directories(service, user), *_before_start(service, directory)]
     kept = [f"exec {shlex.join([*_privileges(service, user), *program])}"]
@@ -48,11 +51,25 @@ def command(unit: str, program: Sequence[str], directory: OneBoxDirectory) -> tu
 
 
 @functools.cache
-def _service(unit: str) -> dict[str, str]:
-    """Return the options of a unit; of those that are given several times the last."""
+def _service(unit: str, drop_ins: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the options of a unit; of those that are given several times the last.
+
+    Capabilities that a drop-in names are added to those of the unit.
+    """
+    options = _options(f"{unit}.service")
+    for name in drop_ins:
+        added = _options(f"{name}.conf")
+        capabilities = added.pop("CapabilityBoundingSet", "")
+        options.update(added)
+        known = options.get("CapabilityBoundingSet", "")
+        options["CapabilityBoundingSet"] = f"{known} {capabilities}".strip()
+    return options
+
+
+def _options(file: str) -> dict[str, str]:
     parsed = configparser.ConfigParser(strict=False, interpolation=None)
     parsed.optionxform = str  # type: ignore[assignment, method-assign]
-    parsed.read_string((UNITS / f"{unit}.service").read_text())
+    parsed.read_string((UNITS / file).read_text())
     return dict(parsed["Service"])
 
 

@@ -13,6 +13,7 @@ from testbed.fixtures.cloud_api import Template
 from testbed.fixtures.instances import FLAVOR, LARGER_FLAVOR, Instances, instances_of
 from testbed.fixtures.one_box import RunningBox, attached
 from testbed.fixtures.tiny_guest import MEMORY_MIB, build_tiny_guest
+from testbed.fixtures.version_user import VersionUser
 from testbed.fixtures.volumes import Volumes, volumes_of
 from testbed.run_directory import DEFAULT_ROOT
 
@@ -27,6 +28,8 @@ SIDE_BY_SIDE = (
     "test_networks",
     "test_servers",
     "test_snapshots",
+    "test_version_restores",
+    "test_versions",
     "test_volume_moves",
     "test_volume_types",
     "test_volumes",
@@ -128,6 +131,16 @@ def volumes(box: RunningBox) -> Iterator[Volumes]:
     """Volumes of the test, deleted when it ends."""
     with volumes_of(box) as made:
         yield made
+
+
+@pytest.fixture
+def user(box: RunningBox) -> Iterator[VersionUser]:
+    """A user of the administrator's project who is no administrator."""
+    name = f"vera-{secrets.token_hex(4)}"
+    with box.ordinary_user(name):
+        found = VersionUser(box, name)
+        yield found
+        found.delete_all()
 
 
 @pytest.fixture

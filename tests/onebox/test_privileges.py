@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.onebox]
 
 CHOWN, DAC_OVERRIDE, SYS_ADMIN = 1 << 0, 1 << 1, 1 << 21
 """Bits of capabilities(7)."""
+CAPTURES = 1 << 2 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8
+"""Those of captures: DAC_READ_SEARCH, KILL, SETGID, SETUID, SETPCAP."""
 CAPABILITIES = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
 
@@ -50,7 +52,8 @@ def test_data_plane_and_registrar_are_a_user_without_capabilities(box: RunningBo
         assert uid != 0
         pids = [host.service_pid("acstor-dataplane"), host.dataplane_pid()]
         if host is box.controller:
-            pids.append(host.service_pid("acstor-registrar"))
+            for name in ("acstor-registrar", "acstor-worker", "acstor-api"):
+                pids.append(host.service_pid(name))
         for pid in pids:
             assert status_of(pid, "Uid") == [str(uid)] * 4
             assert status_of(pid, "Gid") == [str(gid)] * 4
@@ -65,7 +68,7 @@ def test_mount_and_agent_are_root_with_what_their_units_leave(box: RunningBox) -
     for host in box.all_hosts:
         for service, capabilities in (
             ("acstor-mount", SYS_ADMIN),
-            ("acstor-agent", CHOWN | DAC_OVERRIDE),
+            ("acstor-agent", CHOWN | DAC_OVERRIDE | (CAPTURES if host in box.hosts else 0)),
         ):
             pid = host.service_pid(service)
             assert status_of(pid, "Uid") == ["0"] * 4

@@ -65,6 +65,18 @@ def acstor_controller(shared: str, *, tls: bool, origin: Origin = Origin.POSIX) 
             "retry_delay": "2",
             "nova_notification_topics": "versioned_notifications",
         },
+        "database": {"connection": endpoints.database_url("acstor")},
+        "keystone_authtoken": {
+            **endpoints.token_validation("acstor"),
+            "service_type": "acstor",
+        },
+        "worker": {
+            "flow_connection": endpoints.database_url("acstor_flows"),
+            "nova_notification_topics": "versioned_notifications",
+            "poll_interval": "1",
+            "tick_interval": "2",
+            "follow_interval": "60",
+        },
     }
 
 
@@ -78,6 +90,7 @@ def acstor_compute(
     return {
         **found,
         "image_links": {"enabled": "true", "scan_interval": "5"},
+        "captures": {"enabled": "true", "commit_delay": "1", "reserve_percent": "0"},
     }
 
 

@@ -17,6 +17,7 @@ PLACEMENT_PORT = 8778
 NOVA_PORT = 8774
 CINDER_PORT = 8776
 NEUTRON_PORT = 9696
+ACSTOR_PORT = 9480
 
 KEYSTONE_URL = f"http://{CONTROLLER_ADDRESS}:{KEYSTONE_PORT}/v3"
 MEMCACHED = f"{CONTROLLER_ADDRESS}:{MEMCACHED_PORT}"
@@ -28,11 +29,13 @@ CATALOGUE: dict[str, tuple[str, str]] = {
     "placement": ("placement", f"http://{CONTROLLER_ADDRESS}:{PLACEMENT_PORT}"),
     "compute": ("nova", f"http://{CONTROLLER_ADDRESS}:{NOVA_PORT}/v2.1"),
     "block-storage": ("cinder", f"http://{CONTROLLER_ADDRESS}:{CINDER_PORT}/v3/%(project_id)s"),
+    "acstor": ("acstor", f"http://{CONTROLLER_ADDRESS}:{ACSTOR_PORT}"),
     "network": ("neutron", f"http://{CONTROLLER_ADDRESS}:{NEUTRON_PORT}"),
 }
 SERVICE_USERS = ("glance", "placement", "nova", "cinder", "neutron", "acstor")
 DATABASES = (
     "keystone", "glance", "placement", "nova_api", "nova", "nova_cell0", "cinder", "neutron",
+    "acstor", "acstor_flows",
 )  # fmt: skip
 
 

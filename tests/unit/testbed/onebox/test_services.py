@@ -14,6 +14,7 @@ from testbed.onebox.host import Host
 from testbed.onebox.settings import Settings
 
 HOSTS = ["compute1", "compute2"]
+CONTROLLER_PROGRAMS = ("acstor-api", "acstor-registrar", "acstor-worker")
 
 
 @pytest.fixture
@@ -21,7 +22,8 @@ def directory(tmp_path: pathlib.Path) -> OneBoxDirectory:
     directory = OneBoxDirectory(pathlib.Path("/nowhere"))
     directory.venv = tmp_path / "venv"
     (directory.venv / "bin").mkdir(parents=True)
-    (directory.venv / "bin" / "acstor-registrar").touch()
+    for name in CONTROLLER_PROGRAMS:
+        (directory.venv / "bin" / name).touch()
     return directory
 
 
@@ -43,16 +45,26 @@ def test_without_acstor_nothing_else_is_missing(directory: OneBoxDirectory) -> N
     ours = names([service for service in every if service.is_acstor])
     assert sorted(ours) == [
         "acstor-agent@compute1", "acstor-agent@compute2", "acstor-agent@controller",
+        "acstor-api@controller",
         "acstor-dataplane@compute1", "acstor-dataplane@compute2", "acstor-dataplane@controller",
         "acstor-mount@compute1", "acstor-mount@compute2", "acstor-mount@controller",
-        "acstor-registrar@controller",
+        "acstor-registrar@controller", "acstor-worker@controller",
     ]  # fmt: skip
 
 
-def test_a_checkout_without_registrar_has_no_such_service(directory: OneBoxDirectory) -> None:
-    (directory.venv / "bin" / "acstor-registrar").unlink()
+@pytest.mark.parametrize("name", CONTROLLER_PROGRAMS)
+def test_a_checkout_without_a_program_has_no_such_service(
+    directory: OneBoxDirectory, name: str
+) -> None:
+    (directory.venv / "bin" / name).unlink()
     found = services.all_services(directory, HOSTS, with_acstor=True)
-    assert "acstor-registrar" not in {service.name for service in found}
+    assert name not in {service.name for service in found}
+
+
+def test_the_api_writes_to_the_origin_as_the_worker_does(directory: OneBoxDirectory) -> None:
+    found = services.all_services(directory, HOSTS, with_acstor=True)
+    (api,) = [service for service in found if service.name == "acstor-api"]
+    assert "--reuid=acstor" in api.argv[-1]
 
 
 def test_the_data_plane_starts_before_nova_and_libvirt(directory: OneBoxDirectory) -> None:

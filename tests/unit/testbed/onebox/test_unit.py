@@ -51,6 +51,11 @@ def test_agent_is_root_with_two_capabilities(directory: OneBoxDirectory) -> None
     assert "--bounding-set=-all,+dac_override,+chown" in text
 
 
+def test_drop_in_adds_to_what_the_unit_leaves(directory: OneBoxDirectory) -> None:
+    text = unit.command("acstor-agent", PROGRAM, directory, "acstor-agent-captures")[-1]
+    assert "--bounding-set=-all,+dac_override,+chown,+dac_read_search,+setuid," in text
+
+
 def test_registrar_has_its_directories(directory: OneBoxDirectory) -> None:
     text = script("acstor-registrar", directory)
     for name in ("registration", "spool"):
