@@ -13,6 +13,7 @@ import pytest
 from acstor import warning_filters
 from testbed.fixtures.conditions import PATIENCE
 from testbed.fixtures.hosts import Cloud, cloud_in
+from tests import distribution
 from tests.ceph import ceph
 
 __all__ = ["ceph"]
@@ -45,16 +46,14 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine cannot run; in CI nothing may be skipped so."""
+    if hasattr(config, "workerinput"):
+        distribution.longest_first(items)
     for item in items:
         timeout = item.get_closest_marker("timeout")
         if timeout is not None:
             item.add_marker(pytest.mark.timeout(timeout.args[0] * PATIENCE), append=False)
     if not config.getoption("--extended"):
-        for item in items:
-            if "extended" in item.keywords:
-                item.add_marker(
-                    pytest.mark.skip(reason="wants time or an idle machine: --extended")
-                )
+        _skip(items, {"extended": "wants time or an idle machine: --extended"})
     if _in_ci():
         return
     missing = {}
@@ -62,10 +61,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing["root"] = "needs root (mounts, network namespaces)"
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         missing["fuse"] = "needs /dev/fuse"
+    _skip(items, missing)
+
+
+def _skip(items: list[pytest.Item], reasons: dict[str, str]) -> None:
     for item in items:
-        for marker, reason in missing.items():
+        for marker, reason in reasons.items():
             if marker in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Return what distributes tests where they are distributed by file."""
+    by_file = config.getvalue("dist") == "loadfile"
+    return distribution.ByFile(config, log) if by_file else None
 
 
 def _in_ci() -> bool:

@@ -84,6 +84,7 @@ CRATE_ARROWS = {
     "peer": {"types", "runclock", "selection", "net"},
     "readpath": {"types", "ring", "manifest", "pack", "store", "net", "peer", "runclock"}
     | {"selection"},
+    "members": {"types", "readpath", "selection"},
     "rados": {"types", "readpath"},
     "fuse": {"types", "readpath"},
     "overlay": {"types", "diskio", "manifest", "pack", "readpath"},
@@ -92,8 +93,10 @@ CRATE_ARROWS = {
     "fuzzing": {"types", "ring", "manifest", "pack", "store", "peer", "readpath", "fuse", "overlay"}
     | {"nbd", "rados", "multicast"},
     "host": {"types", "ring", "store", "runclock", "peer", "readpath", "fuse", "overlay", "nbd"}
-    | {"multicast"},
-    "pyext": {"types", "ring", "manifest", "pack", "readpath", "rados", "fuse", "overlay", "host"},
+    | {"multicast", "members"},
+    "browse": set(),
+    "pyext": {"types", "browse", "ring", "manifest", "pack", "readpath", "rados", "fuse", "overlay"}
+    | {"host", "members"},
     "simcore": {"types", "ring", "store", "selection"},
     "simext": {"ring", "simcore"},
 }
@@ -111,7 +114,8 @@ PACKAGE_FLOORS = (
     | {"child_process"},
     {"conf", "control", "http_server", "nbd_block_status", "origin", "supervision"} | {"telemetry"},
     {"identity", "cluster", "mounting", "repository", "rpc"},
-    {"drivers", "policy", "preload", "registrar", "revocation", "scheduler", "versions"},
+    {"browsing", "preload"},
+    {"drivers", "policy", "registrar", "revocation", "scheduler", "versions"},
     {"agent", "dataplane"},
     {"api", "checks", "cli"},
     {"cmd", "wsgi"},
@@ -120,16 +124,18 @@ PACKAGE_FLOORS = (
 HOUSES = {
     "acstor": {"acstor"},
     "acstorclient": {"acstorclient"},
+    "acstor_dashboard": {"acstor_dashboard", "acstorclient"},
     "testbed": {"acstor", "testbed"},
     "sim": {"acstor", "testbed", "sim"},
     "bench": {"acstor", "testbed", "sim", "bench"},
-    "tests": {"acstor", "acstorclient", "testbed", "sim", "bench", "tests"},
+    "tests": {"acstor", "acstorclient", "acstor_dashboard", "testbed", "sim", "bench", "tests"},
 }
 """Packages that each top-level package of Python may import; only the first is in the wheel.
 
-The second is a distribution of its own, for machines on which nothing else of ACStor is.
+The second and the third are distributions of their own, for machines on which nothing else of
+ACStor is.
 """
-DISTRIBUTIONS = {"clients"}
+DISTRIBUTIONS = {"clients", "dashboard"}
 """Folders of further distributions, each of which has its packages in it."""
 FLOOR = {room: level for level, rooms in enumerate(PACKAGE_FLOORS) for room in rooms}
 OPENSTACK_MODULES = {
