@@ -19,7 +19,7 @@ from acstor.agent.reconcilers.working_sets import WorkingSets
 from acstor.agent.revocation_endpoint import RevocationEndpoint
 from acstor.agent.volume_endpoint import VolumeEndpoint
 from acstor.control.client import AdminClient
-from acstor.origin import mounts
+from acstor.origin import configured, mounts
 from acstor.preload.admission import Limits
 from acstor.rpc import transport
 from acstor.rpc.agent_client import AgentClient
@@ -207,7 +207,7 @@ def _host_state(
         conf.agent.state_interval,
         data_plane=AdminClient(conf.dataplane.admin_socket),
         interfaces=traffic.NetlinkInterfaces(conf.agent.interfaces, conf.agent.link_speed),
-        is_origin_remote=mounts.is_remote(conf.origin.url),
+        is_origin_remote=mounts.is_remote(configured.home_url(conf)),
         coverage=coverage,
         publisher=sender if transport.is_configured(conf) else None,
         disk_watch=DiskWatch(conf.store.path, interval) if interval > 0 else None,

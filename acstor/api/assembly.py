@@ -258,8 +258,9 @@ class Reopened:
 
 
 def _open_versions(conf: cfg.ConfigOpts) -> VersionStore:
+    from acstor.origin import configured
     from acstor.origin.opening import open_origin
     from acstor.repository.opening import open_repository
 
-    deadline = min(ORIGIN_DEADLINE, conf.origin.timeout)
-    return VersionStore(open_repository(lambda: open_origin(conf.origin.url, deadline)))
+    url, deadline = configured.origin_url(conf), min(ORIGIN_DEADLINE, conf.origin.timeout)
+    return VersionStore(open_repository(lambda: open_origin(url, deadline)))

@@ -17,6 +17,7 @@ from acstor.checks.verdict import failure, success, warning
 from acstor.conf import config_files, opts
 from acstor.dataplane.groups import group_id
 from acstor.mounting import mount_point, safe_path
+from acstor.origin import configured
 
 _TEST_TIMEOUT = 10.0
 """Seconds for one look as the user: the origin may be on a server."""
@@ -125,10 +126,10 @@ def _files_closed(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> Iterator[
 
 def _directories_closed(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> Iterator[str]:
     name = account.pw_name
-    origin = urlsplit(conf.origin.url)
-    if origin.scheme in {"posix", "file"}:
+    for url in configured.store_urls(conf):
+        origin = urlsplit(url)
         path = unquote(origin.path)
-        if not _may(account, "-w", path):
+        if origin.scheme in {"posix", "file"} and not _may(account, "-w", path):
             yield f"{name} cannot write to the origin {path}; mount it, or chown -R {name} it"
     for path in (conf.store.path, conf.volumes.directory):
         above = os.path.dirname(os.path.abspath(path))

@@ -12,7 +12,7 @@ from oslo_upgradecheck.upgradecheck import Result
 from acstor import exception
 from acstor.checks.verdict import failure_of, success, warning
 from acstor.cluster.ring.published_ring import read_ring
-from acstor.origin import mounts
+from acstor.origin import configured, mounts
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
 from acstor.origin.posix import PosixOrigin
@@ -24,7 +24,7 @@ _DEADLINE = 5.0
 
 @contextlib.contextmanager
 def _opened(conf: cfg.ConfigOpts) -> Iterator[Origin]:
-    origin = open_origin(conf.origin.url, min(_DEADLINE, conf.origin.timeout))
+    origin = open_origin(configured.origin_url(conf), min(_DEADLINE, conf.origin.timeout))
     try:
         yield origin
     finally:
@@ -40,9 +40,9 @@ def check_repository(conf: cfg.ConfigOpts) -> Result:
     except exception.UnsupportedError as error:
         return failure_of(error)
     except exception.AcstorError as error:
-        return failure_of(type(error)(f"{conf.origin.url}: {error}", hint=error.hint))
+        return failure_of(type(error)(f"{configured.described(conf)}: {error}", hint=error.hint))
     what = (
-        f"{conf.origin.url}: format version {found.format.version}, chunks of "
+        f"{configured.described(conf)}: format version {found.format.version}, chunks of "
         f"{found.chunk_size} bytes"
     )
     try:
@@ -81,7 +81,11 @@ def check_ring(conf: cfg.ConfigOpts) -> Result:
 
 def check_mount(conf: cfg.ConfigOpts) -> Result:
     """Check that an origin on NFS is mounted as hosts need it that see what others wrote."""
-    parts = urllib.parse.urlsplit(conf.origin.url)
+    return _worst([_mount_of(url) for url in configured.store_urls(conf)])
+
+
+def _mount_of(url: str) -> Result:
+    parts = urllib.parse.urlsplit(url)
     if parts.scheme not in {"posix", "file"}:
         return success(f"the origin is no mounted directory ({parts.scheme}:)")
     path = urllib.parse.unquote(parts.path)
@@ -104,7 +108,11 @@ def check_access(conf: cfg.ConfigOpts) -> Result:
     Where the server maps all users to one, as the installation guide has it, whoever gets to the
     mount may change every image and volume.
     """
-    parts = urllib.parse.urlsplit(conf.origin.url)
+    return _worst([_access_of(url) for url in configured.store_urls(conf)])
+
+
+def _access_of(url: str) -> Result:
+    parts = urllib.parse.urlsplit(url)
     if parts.scheme not in {"posix", "file"}:
         return success(f"the origin is no mounted directory ({parts.scheme}:)")
     path = urllib.parse.unquote(parts.path)
@@ -126,6 +134,12 @@ def check_access(conf: cfg.ConfigOpts) -> Result:
         "to one (all_squash), change images and volumes there: mount it below a directory of user "
         "and group acstor with mode 0750, as 'Origin' in the installation guide says"
     )
+
+
+def _worst(results: list[Result]) -> Result:
+    """Return the worst of the results of several stores, with what was seen of all of them."""
+    worst = max(results, key=lambda one: one.code.value)
+    return Result(worst.code, "; ".join(one.details or "" for one in results))
 
 
 def _folders_above(path: str) -> Iterator[str]:

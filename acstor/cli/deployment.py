@@ -8,6 +8,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.cluster.ring.published_ring import PublishedRing, read_ring
+from acstor.origin import configured
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
 from acstor.repository.opening import open_repository
@@ -33,7 +34,7 @@ def opened_origin(conf: cfg.ConfigOpts) -> Iterator[Origin]:
     :raises AcstorError: when it cannot be opened.
     """
     deadline = min(ORIGIN_DEADLINE, conf.origin.timeout)
-    origin = open_repository(lambda: open_origin(conf.origin.url, deadline)).origin
+    origin = open_repository(lambda: open_origin(configured.origin_url(conf), deadline)).origin
     try:
         yield origin
     finally:

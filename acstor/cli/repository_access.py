@@ -7,7 +7,7 @@ from oslo_config import cfg
 
 from acstor import exception
 from acstor.cli.app import Application
-from acstor.origin import opening
+from acstor.origin import configured, opening
 from acstor.origin.base import Origin
 from acstor.repository.repository import Repository
 
@@ -18,11 +18,11 @@ def configuration(app: App) -> cfg.ConfigOpts:
 
 
 def open_origin(conf: cfg.ConfigOpts) -> Origin:
-    """Return the origin of ``[origin] url``.
+    """Return the origin of the configuration.
 
     :raises AcstorError: when the URL is bad or the origin cannot be reached.
     """
-    return opening.open_origin(conf.origin.url, conf.origin.timeout)
+    return opening.open_origin(configured.origin_url(conf), conf.origin.timeout)
 
 
 def open_repository(conf: cfg.ConfigOpts) -> Repository:
@@ -33,4 +33,6 @@ def open_repository(conf: cfg.ConfigOpts) -> Repository:
     try:
         return Repository.open(open_origin(conf))
     except exception.NotFoundError as error:
-        raise exception.NotFoundError(f"{conf.origin.url}: {error}", hint=error.hint) from error
+        raise exception.NotFoundError(
+            f"{configured.described(conf)}: {error}", hint=error.hint
+        ) from error

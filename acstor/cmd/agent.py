@@ -25,6 +25,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.control.client import AdminClient
     from acstor.dataplane.settings import advertised_address
     from acstor.http_server import metrics as metrics_endpoint
+    from acstor.origin import configured
     from acstor.origin.opening import open_origin
     from acstor.rpc import transport
     from acstor.rpc.agent_server import AgentServer, AnnouncementEndpoint
@@ -50,7 +51,9 @@ def _run(conf: cfg.ConfigOpts) -> int:
     server: AgentServer | None = None
     agent = Agent(
         conf,
-        open_origin=lambda: open_origin(conf.origin.url, min(ORIGIN_DEADLINE, conf.origin.timeout)),
+        open_origin=lambda: open_origin(
+            configured.origin_url(conf), min(ORIGIN_DEADLINE, conf.origin.timeout)
+        ),
         metrics=metrics,
         metrics_address=f"{address}:{port}",
         announce_ring=lambda generation: (

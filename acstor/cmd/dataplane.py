@@ -79,10 +79,11 @@ def _run(conf: cfg.ConfigOpts, supervisor: Supervisor, passed: dict[str, int]) -
     chunk_size = origin_source.known_chunk_size(
         attachments, lambda: origin_source.read_chunk_size(conf)
     )
+    source = origin_source.open_source(conf, attachments)
     host = DataPlaneHost(
         conf,
         chunk_size=chunk_size,
-        origin=origin_source.open_source(conf),
+        origin=source,
         attachments=attachments,
         make_runtime=DataPlane,
         mounter=open_mounter(conf),
@@ -92,6 +93,10 @@ def _run(conf: cfg.ConfigOpts, supervisor: Supervisor, passed: dict[str, int]) -
         request_stop=lambda: os.kill(os.getpid(), signal.SIGINT),
     )
     host.start()
+    if source.members:
+        from acstor.dataplane.member_opening import MemberFollower
+
+        MemberFollower(conf, source, lambda: host.runtime, attachments).start()
     supervisor.notify(READY="1", STATUS="serving")
     LOG.info("serving after %.3f s", time.monotonic() - started_at)
     return _serve(host, supervisor, watchdog_interval(os.environ), conf.dataplane.stop_timeout)

@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(conf: cfg.ConfigOpts) -> int:
     from acstor.http_server import metrics as metrics_endpoint
+    from acstor.origin import configured
     from acstor.origin.opening import open_origin
     from acstor.policy.feeds.base import build_feeds
     from acstor.policy.load_samples import LoadSamples
@@ -33,7 +34,9 @@ def _run(conf: cfg.ConfigOpts) -> int:
     messages = Announcements(conf) if transport.is_configured(conf) else None
     service = PolicyService(
         conf,
-        open_origin=lambda: open_origin(conf.origin.url, min(ORIGIN_DEADLINE, conf.origin.timeout)),
+        open_origin=lambda: open_origin(
+            configured.home_url(conf), min(ORIGIN_DEADLINE, conf.origin.timeout)
+        ),
         load_samples=load_samples,
         feeds=build_feeds(conf, load_samples),
         metrics=metrics,

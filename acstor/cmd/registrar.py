@@ -19,6 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(conf: cfg.ConfigOpts) -> int:
     from acstor import identity
     from acstor.http_server import metrics as metrics_endpoint
+    from acstor.origin import configured
     from acstor.origin.opening import open_origin
     from acstor.preload.image_caching import assembly as image_caching
     from acstor.registrar.image_service.opening import open_image_service
@@ -37,10 +38,10 @@ def _run(conf: cfg.ConfigOpts) -> int:
     service = RegistrarService(
         conf,
         open_service=lambda sleep: open_image_service(conf, session, sleep),
-        open_origin=lambda: open_origin(conf.origin.url, conf.origin.timeout),
+        open_origin=lambda: open_origin(configured.origin_url(conf), conf.origin.timeout),
         metrics=metrics,
         file_registrar=InChild(
-            conf.origin.url,
+            configured.origin_url(conf),
             conf.origin.timeout,
             conf.registrar.job_memory,
             writer=signed_records(conf),

@@ -21,6 +21,28 @@ OPTIONS = [
             "(of each operation, seconds; default 10), joined by &."
         ),
     ),
+    cfg.ListOpt(
+        "members",
+        default=[],
+        help=(
+            "Stores of an origin that is in two to four of them, each NAME=URL, the home of the "
+            "refs first; takes the place of url. Objects of images are copied to all of them and "
+            "read from whichever has them; the logs of volumes are in the home alone. Made with "
+            "'acstor origin create'. Empty: the origin is the one store of url. Kinds: posix, "
+            "rados."
+        ),
+    ),
+    cfg.IntOpt(
+        "sync_rate",
+        default=100,
+        min=1,
+        max=100_000,
+        help=(
+            "Largest rate at which the registrar that leads copies to and from each of the "
+            "members, MiB per second. The larger, the sooner is in all what was stored in one, and "
+            "the more do hosts notice."
+        ),
+    ),
     cfg.FloatOpt(
         "timeout",
         default=30.0,

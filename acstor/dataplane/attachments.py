@@ -13,6 +13,7 @@ Layout of the directory (``<state_path>/dataplane``), each file complete or abse
     draining                 empty: peers are refused
     mount-held               how many starts in a row found the mount held by another process
     repository.json          {"version": 1, "chunk_size": 65536}
+    members.json             {"version": 1, "record": what the home says of the origin's members}
     arriving-*               being written when the process was killed; removed at the next start
 """
 
@@ -75,6 +76,7 @@ class Attachments:
         self._draining = os.path.join(directory, "draining")
         self._mount_held = os.path.join(directory, "mount-held")
         self._repository = os.path.join(directory, "repository.json")
+        self._members = os.path.join(directory, "members.json")
         self._placement = os.path.join(directory, "placement.json")
         os.makedirs(self._images, mode=0o700, exist_ok=True)
         for name in os.listdir(directory):
@@ -275,6 +277,16 @@ class Attachments:
     def keep_chunk_size(self, chunk_size: int) -> None:
         """Keep the repository's chunk size, bytes."""
         self._write_version_1(self._repository, {"chunk_size": chunk_size})
+
+    def members(self) -> bytes | None:
+        """Return what the home last said of the members of the origin, if it was ever known."""
+        record: Any = _read_version_1(self._members).get("record")
+        return record.encode() if isinstance(record, str) else None
+
+    def keep_members(self, record: bytes) -> None:
+        """Keep what the home says of the members of the origin, JSON."""
+        if record != self.members():
+            self._write_version_1(self._members, {"record": record.decode()})
 
     def _write_version_1(self, path: str, content: Mapping[str, int | str | None]) -> None:
         descriptor, arriving = tempfile.mkstemp(prefix=_ARRIVING, dir=self._directory)

@@ -1,8 +1,6 @@
-"""Members of the origin as the data plane reads them (RFD 38).
+"""Members of the origin as the data plane reads them (RFD 38)."""
 
-Nothing calls this yet: no option names members.
-"""
-
+import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +12,8 @@ from acstor.origin.base import RefStore
 from acstor.origin.replicated.member_records import MembersRecord, read_mark
 from acstor.origin.replicated.members import MemberAddress
 from acstor.origin.replicated.states import USED
+
+LOG = logging.getLogger(__name__)
 
 
 class _Refs:
@@ -83,24 +83,22 @@ def open_members(
 ) -> OriginSource:
     """Return the members of an origin that may have objects, in the order of the configuration.
 
-    Those that are removed or failed are left out. Where one is left, it is read as any origin is.
+    Those that are removed or failed, and those that have not joined yet, are left out. Where one is
+    left, it is read as any origin is.
 
     :param addresses: all members that the configuration names.
     :param record: what the home says of them.
     :param assigned: names of those that shall have what this host reads.
     :param deadline_seconds: of a call of a member that is not read natively.
     :param open_refs: opens the refs of the store at a URL, when its generation is first read.
-    :raises FencedError: when the home does not know a member.
     :raises AcstorError: when a member's reader cannot be made.
     """
     readers: list[MemberReader] = []
     for one in addresses:
         entry = record.members.get(one.name)
         if entry is None:
-            raise exception.FencedError(
-                f"{one.name} is no member of the origin whose home is {record.home}",
-                hint="check [origin] members, or have it join",
-            )
+            LOG.warning("%s, which [origin] members names, is no member yet: not read", one.name)
+            continue
         if entry.state not in USED:
             continue
         source = source_of(one.url, deadline_seconds)

@@ -42,14 +42,19 @@ class OriginSource:
                 reader.close()
 
 
-def open_source(conf: cfg.ConfigOpts) -> OriginSource:
-    """Return the origin of ``[origin] url``.
+def open_source(conf: cfg.ConfigOpts, attachments: Attachments) -> OriginSource:
+    """Return the origin of the configuration.
 
     A directory need not exist now, nor a cluster be up: reads of the origin fail until that is so,
     all else works.
 
+    :param attachments: keep what was known of members.
     :raises AcstorError: when another kind of origin cannot be opened.
     """
+    if conf.origin.members:
+        from acstor.dataplane.member_opening import open_configured
+
+        return open_configured(conf, attachments)
     return source_of(conf.origin.url, conf.readpath.origin_deadline)
 
 
@@ -78,10 +83,11 @@ def read_chunk_size(conf: cfg.ConfigOpts) -> int:
 
     :raises AcstorError: when it cannot be read.
     """
+    from acstor.origin import configured
     from acstor.origin.opening import open_origin
     from acstor.repository.repository import Repository
 
-    origin = open_origin(conf.origin.url, conf.origin.timeout)
+    origin = open_origin(configured.home_url(conf), conf.origin.timeout)
     try:
         return Repository.open(origin).chunk_size
     finally:

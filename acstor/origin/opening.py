@@ -28,6 +28,15 @@ def open_origin(
     :raises InvalidError: when the URL is malformed or the driver refuses it.
     :raises UnsupportedError: when no driver has that scheme.
     """
+    return retrying.RetryingOrigin(around(open_driver(url)), deadline_seconds)
+
+
+def open_driver(url: str) -> base.Origin:
+    """Return the origin at ``url``, whose calls are not repeated.
+
+    :raises InvalidError: when the URL is malformed or the driver refuses it.
+    :raises UnsupportedError: when no driver has that scheme.
+    """
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError as error:
@@ -44,4 +53,4 @@ def open_origin(
             hint="use posix:///path, or install the package that provides the driver",
         ) from error
     origin: base.Origin = driver.from_url(parts)
-    return retrying.RetryingOrigin(around(origin), deadline_seconds)
+    return origin

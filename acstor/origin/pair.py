@@ -1,5 +1,6 @@
 """An origin whose objects and refs are in two stores."""
 
+import abc
 import contextlib
 from collections.abc import Iterator, Sequence
 
@@ -8,17 +9,18 @@ from acstor.origin import base
 from acstor.origin.doorbell import Doorbell
 
 
-class OriginPair(base.Origin):
-    """Passes each call on to the store that it concerns.
+class ForwardingOrigin(base.Origin):
+    """Passes each call on to the store that it concerns."""
 
-    :param objects: holds the objects.
-    :param refs: holds the refs; both are closed with the pair.
-    """
+    @property
+    @abc.abstractmethod
+    def objects(self) -> base.ObjectStore:
+        """Store of the objects."""
 
-    def __init__(self, objects: base.ObjectStore, refs: base.RefStore) -> None:
-        """Join the two."""
-        self.objects = objects
-        self.refs = refs
+    @property
+    @abc.abstractmethod
+    def refs(self) -> base.RefStore:
+        """Store of the refs."""
 
     def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
         """Store an object."""
@@ -98,6 +100,29 @@ class OriginPair(base.Origin):
     def sweep(self) -> int:
         """Remove leftovers of both."""
         return self.objects.sweep() + self.refs.sweep()
+
+
+class OriginPair(ForwardingOrigin):
+    """Two stores.
+
+    :param objects: holds the objects.
+    :param refs: holds the refs; both are closed with the pair.
+    """
+
+    def __init__(self, objects: base.ObjectStore, refs: base.RefStore) -> None:
+        """Join the two."""
+        self._objects = objects
+        self._refs = refs
+
+    @property
+    def objects(self) -> base.ObjectStore:
+        """Store of the objects."""
+        return self._objects
+
+    @property
+    def refs(self) -> base.RefStore:
+        """Store of the refs."""
+        return self._refs
 
     def close(self) -> None:
         """Close both."""

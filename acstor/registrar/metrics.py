@@ -8,6 +8,7 @@ from collections import Counter
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
+from acstor.origin.replicated.members_status import MembersStatus
 from acstor.registrar.registration.job import Outcome, OutcomeKind
 from acstor.repository.images.image_registry import EntryState
 from acstor.telemetry.dependency_gauge import DependencyGauge
@@ -36,13 +37,19 @@ FREED_BYTES = "acstor_registrar_garbage_freed_bytes"
 COMPACTIONS = "acstor_registrar_compactions"
 COMPACTED_BYTES = "acstor_registrar_compacted_bytes"
 COMPACTION_WRITTEN_BYTES = "acstor_registrar_compaction_written_bytes"
+MEMBER_UP = "acstor_registrar_member_up"
+MEMBER_OWED_BYTES = "acstor_registrar_member_owed_bytes"
+MEMBER_SOLE_BYTES = "acstor_registrar_member_sole_bytes"
+MEMBER_REFS_AGE_SECONDS = "acstor_registrar_member_refs_age_seconds"
+MEMBER_COPIED_BYTES = "acstor_registrar_member_copied_bytes"
 
 ALL = (
     LEADER, UP, IMAGES, RUNNING, REGISTRATIONS, REGISTRATION_SECONDS, READ_BYTES,
     DOWNLOADED_BYTES, STORED_BYTES, RECONCILIATIONS, RECONCILED_AT, RECONCILIATION_SECONDS,
     NOTIFICATIONS, CACHED_IMAGES, MOVES, REMOVALS, SILENT_HOSTS, ORIGIN_FREE_BYTES,
     ORIGIN_RESERVED_BYTES, COLLECTIONS, FREED_BYTES, COMPACTIONS, COMPACTED_BYTES,
-    COMPACTION_WRITTEN_BYTES,
+    COMPACTION_WRITTEN_BYTES, MEMBER_UP, MEMBER_OWED_BYTES, MEMBER_SOLE_BYTES,
+    MEMBER_REFS_AGE_SECONDS, MEMBER_COPIED_BYTES,
 )  # fmt: skip
 
 _REGISTRATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
@@ -127,6 +134,26 @@ class RegistrarMetrics:
         self.compaction_written = prometheus_client.Counter(
             COMPACTION_WRITTEN_BYTES, "Bytes that compactions wrote instead", registry=registry
         )
+        self._member_up = prometheus_client.Gauge(
+            MEMBER_UP, "1 for a member of the origin that can be reached", ["member"],
+            registry=registry,
+        )  # fmt: skip
+        self._member_owed = prometheus_client.Gauge(
+            MEMBER_OWED_BYTES, "Bytes that a member of the origin shall have and lacks", ["member"],
+            registry=registry,
+        )  # fmt: skip
+        self._member_sole = prometheus_client.Gauge(
+            MEMBER_SOLE_BYTES, "Bytes that a member of the origin owes to others", ["member"],
+            registry=registry,
+        )  # fmt: skip
+        self._member_refs_age = prometheus_client.Gauge(
+            MEMBER_REFS_AGE_SECONDS, "Age of the copies of the refs in a member of the origin",
+            ["member"], registry=registry,
+        )  # fmt: skip
+        self.member_copied = prometheus_client.Counter(
+            MEMBER_COPIED_BYTES, "Bytes copied from member to member of the origin",
+            registry=registry,
+        )  # fmt: skip
         self.set_images(Counter())
         for kind in OutcomeKind:
             self._registrations.labels(kind.value)
@@ -135,6 +162,17 @@ class RegistrarMetrics:
         """Note the number of images in each state."""
         for state in EntryState:
             self._images.labels(state.value).set(counts[state])
+
+    def set_members(self, status: MembersStatus) -> None:
+        """Note how far the members of an origin of several are."""
+        for gauge in (self._member_up, self._member_owed, self._member_sole, self._member_refs_age):
+            gauge.clear()
+        for name, one in status.members.items():
+            self._member_up.labels(name).set(one.is_reachable)
+            self._member_owed.labels(name).set(one.owed_bytes)
+            self._member_sole.labels(name).set(one.sole_bytes)
+            if one.refs_age_seconds is not None:
+                self._member_refs_age.labels(name).set(one.refs_age_seconds)
 
     def note(self, outcome: Outcome) -> None:
         """Count a registration that ended."""

@@ -23,6 +23,7 @@ from acstor.registrar.collection import GarbageCollection
 from acstor.registrar.compaction import compaction_of
 from acstor.registrar.image_service.base import ImageService, ServiceImage
 from acstor.registrar.image_service.watched import WatchedImageService
+from acstor.registrar.member_upkeep import MemberUpkeep, upkeep_of
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.registrar.moves import MoveFollower
 from acstor.registrar.notifications import ImageNotifications
@@ -49,10 +50,31 @@ _WAIT_MAX = 60.0
 class _Lead:
     """Resources of a registrar while it leads."""
 
-    def __init__(self, repository: Repository, sync: RegistrySync, gc: GarbageCollection) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        sync: RegistrySync,
+        gc: GarbageCollection,
+        members: MemberUpkeep | None,
+    ) -> None:
         self.repository = repository
         self.sync = sync
         self.gc = gc
+        self.members = members
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By part, what is wrong with what has threads of its own."""
+        found = {"garbage collection": self.gc.problem}
+        if self.members is not None:
+            found["members of the origin"] = self.members.problem
+        return {part: text for part, text in found.items() if text}
+
+    def stop(self) -> None:
+        """End what has threads of its own."""
+        self.gc.stop()
+        if self.members is not None:
+            self.members.stop(STOP_TIMEOUT)
 
 
 class RegistrarService:
@@ -199,8 +221,7 @@ class RegistrarService:
         silent = lead.sync.silent_hosts()
         problems.update({f"host {host}": text for host, text in silent.items()})
         self._metrics.silent_hosts.set(len(silent))
-        if lead.gc.problem:
-            problems["garbage collection"] = lead.gc.problem
+        problems.update(lead.problems)
         lead.gc.run_if_due(lead.repository)
         self._metrics.set_images(lead.sync.counts())
         self._problems.attempt(problems, "origin", lambda: self._check_room(lead.repository.origin))
@@ -250,7 +271,10 @@ class RegistrarService:
                     compaction_of(self._conf),
                     self._loop.reconcile_soon,
                 ),
+                upkeep_of(self._origin, self._conf.origin.sync_rate, self.name, self._metrics),
             )
+            if self._lead.members is not None:
+                self._lead.members.start()
             self._last_sync = self._lead.sync
             self._reconcile_now.set()
             LOG.info("this registrar leads")
@@ -277,7 +301,7 @@ class RegistrarService:
         if moves is not None:
             moves.stop(STOP_TIMEOUT)
         if self._lead is not None:
-            self._lead.gc.stop()
+            self._lead.stop()
             self._lead = None
             self._image_problems = {}
             LOG.info("this registrar stands by")

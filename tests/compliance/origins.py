@@ -107,10 +107,11 @@ def replicated(*stores: base.Origin, copies: int = 1) -> base.Origin:
 
     :param copies: members that have an object before a put returns.
     """
-    members = [
-        Member(name, store, MEMBER_SECONDS) for name, store in zip("abcd", stores, strict=False)
-    ]
-    placed = Placed(tuple(member.name for member in members), copies=copies)
+    members = {
+        name: Member(name, store, MEMBER_SECONDS)
+        for name, store in zip("abcd", stores, strict=False)
+    }
+    placed = Placed(tuple(members), copies=copies)
     return pair.OriginPair(ReplicatedObjects(members, Assignments(placed)), HomeRefs(stores[0]))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from acstorclient import service
 from testbed import exception
 from testbed.fixtures.cloud_api import Template
 from testbed.fixtures.instances import FLAVOR, LARGER_FLAVOR, Instances, instances_of
@@ -137,8 +138,8 @@ def volumes(box: RunningBox) -> Iterator[Volumes]:
 def user(box: RunningBox) -> Iterator[VersionUser]:
     """A user of the administrator's project who is no administrator."""
     name = f"vera-{secrets.token_hex(4)}"
-    with box.ordinary_user(name):
-        found = VersionUser(box, name)
+    with box.ordinary_user(name) as api:
+        found = VersionUser(box, name, service.attach(api.connection))
         yield found
         found.delete_all()
 

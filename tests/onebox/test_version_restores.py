@@ -27,11 +27,11 @@ def test_server_is_put_back(
     server.checked(boot=2)
     text = GuestConsole(server.host, server.id).run("cat /guest/etc/motd")
     assert text.strip() == "all-is-well"
-    for row in user.ask("version", "list", "--server", server.id):
-        if row["ID"] != before:
-            saved = user.run("version", "browse", row["ID"], "/etc/motd", "--file", "-")
+    for version in list(user.api.versions(server_id=server.id)):
+        if version.id != before:
+            saved = user.run("version", "browse", version.id, "/etc/motd", "--file", "-")
             assert saved == "broken\n"
-            user.run("version", "delete", row["ID"])
+            user.api.delete_version(version)
 
 
 def test_volume_is_put_back(
@@ -50,8 +50,8 @@ def test_volume_is_put_back(
     user.run("version", "restore", first, "--volume", volume_id, "--wait", WAIT)
     with volumes.attached(server, volume_id) as disk:
         assert disk.holds("first")
-    names = {row["Name"] for row in user.ask("version", "list", "--volume", volume_id)}
+    names = {version.name for version in user.api.versions(volume_id=volume_id)}
     assert {"first", "second"} <= names
-    for row in user.ask("version", "list", "--volume", volume_id):
-        if row["Name"] not in ("first", "second"):
-            user.run("version", "delete", row["ID"])
+    for version in list(user.api.versions(volume_id=volume_id)):
+        if version.name not in ("first", "second"):
+            user.api.delete_version(version)

@@ -62,14 +62,18 @@ def test_schedule_takes_versions_by_itself(
     """A preview says what would stay; a version comes at the slot, and goes as any other."""
     server = instances.create(tiny)
     server.checked(boot=1)
-    times = ("--every", "hour", "--at", _soon(), "--time-zone", "UTC", "--window", "0")
+    times = ("--every", "hour", "--at", _in(30), "--time-zone", "UTC", "--window", "0")
     made = user.ask("schedule", "create", "hourly", *times, "--keep-last", "2")
     try:
         user.run("schedule", "target", "add", "hourly", "--server", server.id)
+        user.run("schedule", "set", "hourly", "--keep-last", "3")
         assert user.ask("schedule", "show", "hourly")["id"] == made["id"]
-        while _is_over(user.ask("schedule", "show", "hourly")["at"]):
-            user.run("schedule", "set", "hourly", "--at", _soon())
         user.ask("schedule", "preview", "hourly")
+        slot = _in(2)
+        user.api.update_schedule(made["id"], at=slot)
+        while not _is_ahead(slot):  # it may have been over when it was set: then nothing comes
+            slot = _in(2)
+            user.api.update_schedule(made["id"], at=slot)
         version = user.ask("version", "show", user.first_version_of(server.id))
         assert version["trigger"] == "schedule"
         user.run("version", "delete", version["id"])
@@ -77,15 +81,15 @@ def test_schedule_takes_versions_by_itself(
         user.run("schedule", "delete", "hourly")
 
 
-def _soon() -> str:
-    """Return a time of day, UTC, that is one or two minutes ahead."""
-    return f"{_now() + datetime.timedelta(minutes=2):%H:%M}"
+def _in(minutes: int) -> str:
+    """Return a time of day, UTC, that is up to so many minutes ahead, and at most one less."""
+    return f"{_now() + datetime.timedelta(minutes=minutes):%H:%M}"
 
 
-def _is_over(time_of_day: str) -> bool:
-    """Say whether the minute of a time of :func:`_soon` has begun."""
+def _is_ahead(time_of_day: str) -> bool:
+    """Say whether a minute, at most two ahead when it was chosen, has not begun yet."""
     minute = int(time_of_day.partition(":")[2])
-    return (minute - _now().minute) % 60 not in (1, 2)
+    return (minute - _now().minute) % 60 in (1, 2)
 
 
 def _now() -> datetime.datetime:
@@ -102,9 +106,9 @@ def test_version_is_taken_when_the_server_is_stopped(
     box.openstack("server", "stop", server.id)
     server.wait("SHUTOFF")
 
-    version = user.ask("version", "show", user.first_version_of(server.id))
-    assert version["trigger"] == "shutdown"
-    user.run("version", "delete", version["id"])
+    version = user.api.get_version(user.first_version_of(server.id))
+    assert version.trigger == "shutdown"
+    user.api.delete_version(version)
 
 
 def test_stranger_finds_no_version(

@@ -19,6 +19,7 @@ from acstor.agent.hypervisor.base import Hypervisor
 from acstor.agent.hypervisor.libvirt_driver import LibvirtHypervisor
 from acstor.control.client import AdminClient
 from acstor.drivers.nova.image_links import nova_settings
+from acstor.origin import configured
 from acstor.origin.opening import open_origin
 from acstor.repository.opening import open_repository
 from acstor.repository.versions.delta_capture import Settings
@@ -99,7 +100,7 @@ def settings_of(conf: cfg.ConfigOpts) -> CaptureSettings:
     options = conf.captures
     delta = Settings()
     return CaptureSettings(
-        origin=OriginOrder(conf.origin.url, conf.origin.timeout, conf.host),
+        origin=OriginOrder(configured.origin_url(conf), conf.origin.timeout, conf.host),
         libvirt_uri=options.libvirt_uri,
         uses_monitor=options.monitor,
         scratch_path=options.scratch_path,
@@ -130,7 +131,9 @@ def _instances_path(conf: cfg.ConfigOpts) -> str | None:
 
 @contextlib.contextmanager
 def _opened_store(conf: cfg.ConfigOpts) -> Iterator[VersionStore]:
-    repository = open_repository(lambda: open_origin(conf.origin.url, conf.origin.timeout))
+    repository = open_repository(
+        lambda: open_origin(configured.origin_url(conf), conf.origin.timeout)
+    )
     try:
         yield VersionStore(repository)
     finally:

@@ -10,6 +10,7 @@ from acstor.agent.hypervisor.libvirt_driver import LibvirtHypervisor
 from acstor.agent.restores.orders import RestoreOrder
 from acstor.agent.restores.reconciler import ChildRestores, RestoreReconciler
 from acstor.agent.restores.table import RestoreTable
+from acstor.origin import configured
 from acstor.versions.host_restore.request import RestoreRequest
 
 FOLDER = "restores"
@@ -24,7 +25,7 @@ def build(conf: cfg.ConfigOpts) -> RestoreReconciler | None:
 
     def order_of(request: RestoreRequest) -> RestoreOrder:
         return RestoreOrder(
-            OriginOrder(conf.origin.url, conf.origin.timeout, conf.host),
+            OriginOrder(configured.origin_url(conf), conf.origin.timeout, conf.host),
             request,
             options.read_rate // options.jobs,
             options.write_rate // options.jobs,

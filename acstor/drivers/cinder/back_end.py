@@ -19,7 +19,7 @@ from acstor.drivers.cinder import capacity, native_threads
 from acstor.drivers.cinder.disk_import import DiskImport
 from acstor.drivers.cinder.hosts import AgentHosts, Hosts
 from acstor.drivers.cinder.native_threads import Caller, DirectCaller
-from acstor.origin import opening
+from acstor.origin import configured, opening
 from acstor.origin.base import Origin
 from acstor.repository.dedup_scope import DedupScope
 from acstor.repository.images.image_registry import EntryState, ImageRegistry
@@ -155,7 +155,7 @@ def origin_settings(configuration: Any) -> OriginSettings:
     conf = loading.load("cinder-volume", ["--config-file", path])
     dedup_scope = DedupScope(scope or conf.repository.dedup_scope)
     return OriginSettings(
-        conf.origin.url,
+        configured.home_url(conf),
         conf.origin.timeout,
         dedup_scope,
         public_keys or conf.repository.public_keys,

@@ -4,7 +4,7 @@ import enum
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from acstor import exception
@@ -45,11 +45,11 @@ class _RangeSearch:
 class Finder:
     """Asks the members for objects, the best first.
 
-    :param members: in the order of the configuration.
+    :param members: by name, in the order of the configuration; may change at any time.
     :param placement: says which members should have an object.
     """
 
-    def __init__(self, members: Sequence[Member], placement: Placement) -> None:
+    def __init__(self, members: Mapping[str, Member], placement: Placement) -> None:
         self._members = members
         self._placement = placement
         self._lock = threading.Lock()
@@ -147,7 +147,10 @@ class Finder:
         """Note what a member said; return whether another one may say something else."""
         if isinstance(error, exception.NotFoundError):
             search.missed(member.name)
-        elif error.is_transient:
+            if search.is_over:
+                self._count_absence(search.absence(is_found=False))
+            return not search.is_over
+        if error.is_transient:
             search.failed(member.name, error)
             self.count(member.name, Fault.UNREACHABLE)
         elif isinstance(error, exception.CorruptError):
@@ -159,14 +162,17 @@ class Finder:
 
     def _candidates(self, placed: Placed) -> Sequence[Member]:
         """Return the members in the order in which they are asked."""
-        for member in self._members:
+        found = list(self._members.values())
+        if placed.is_decided:
+            found = [self._members[name] for name in placed.members if name in self._members]
+        for member in found:
             member.try_again()
 
         def rank(member: Member) -> tuple[bool, bool, float]:
             is_open = member.breaker.state is not BreakerState.CLOSED
             return (is_open, member.name not in placed.members, member.estimate_seconds)
 
-        return sorted(self._members, key=rank)
+        return sorted(found, key=rank)
 
     def _count_absence(self, absence: Absence | None) -> None:
         if absence is not None:

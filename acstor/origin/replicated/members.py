@@ -16,6 +16,9 @@ MEMBERS_MAX = 4
 KINDS = ("posix", "rados")
 """Schemes of members. A web server stores nothing, and memory belongs to one process."""
 
+SCHEME = "members"
+"""Scheme of the URL by which one origin of several stores is passed on within the software."""
+
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}\Z")
 
 
@@ -38,6 +41,21 @@ def check_name(name: object) -> str:
             "digits and dashes"
         )
     return name
+
+
+def url_of(addresses: Sequence[MemberAddress]) -> str:
+    """Return one URL that names all members, the home first."""
+    query = urllib.parse.urlencode([(one.name, one.url) for one in addresses])
+    return f"{SCHEME}:?{query}"
+
+
+def addresses_of(parts: urllib.parse.SplitResult) -> tuple[MemberAddress, ...]:
+    """Return the members that a URL of :func:`url_of` names.
+
+    :raises ConfigurationError: when it is malformed.
+    """
+    pairs = urllib.parse.parse_qsl(parts.query, keep_blank_values=True)
+    return parse_members([f"{name}={url}" for name, url in pairs])
 
 
 def parse_members(values: Sequence[str]) -> tuple[MemberAddress, ...]:

@@ -35,7 +35,8 @@ class Membership:
         """Make the stores the members of a new origin; repeating it goes on where it was cut off.
 
         The home's refs may be in use: an origin gets members so. The home's mark is made first, and
-        is what a repeated call takes the id of the origin from. The others must be no members yet.
+        is what a repeated call takes the id of the origin from. The others must be no members yet,
+        and are to be filled.
 
         :raises ConflictError: when a store is a member of another origin, or by another name.
         """
@@ -46,7 +47,8 @@ class Membership:
         origin = mark.origin if mark is not None else str(uuid.uuid4())
         for name in sorted(self._stores, key=lambda name: name != self._home):
             self._mark(MemberMark(origin, name, self._home, 1))
-        entries = {name: MemberEntry(1, MemberState.ACTIVE) for name in self._stores}
+        entries = {name: MemberEntry(1, MemberState.JOINING) for name in self._stores}
+        entries[self._home] = MemberEntry(1, MemberState.ACTIVE)
         record = MembersRecord(origin, self._home, entries)
         self._stores[self._home].swap_ref(MEMBERS_REF, None, record.encode())
         return record
@@ -60,21 +62,11 @@ class Membership:
         :raises ConfigurationError: when the home that is configured is not the members' home, or
             has no members.
         """
-        record, _ = read_members(self._stores[self._home])
-        if record is None:
-            raise exception.ConfigurationError(
-                f"member {self._home}, which is configured first, is the home of no members",
-                hint="let the home be the first of [origin] members, as on all other hosts",
-            )
-        if record.home != self._home:
-            raise exception.ConfigurationError(
-                f"the home of the refs is {record.home}, and {self._home} is configured as such",
-                hint=f"name {record.home} first in [origin] members",
-            )
+        record = read_record(self._home, self._stores[self._home])
         refused: dict[str, exception.AcstorError] = {}
         for name in self._stores:
             try:
-                self._check_one(record, name)
+                require_member(record, name, self._stores[name])
             except exception.AcstorError as error:
                 refused[name] = error
         if self._home in refused:
@@ -91,7 +83,7 @@ class Membership:
         """
         home = self._stores[self._home]
         record, token = self._record()
-        mark = self._check_one(record, name)
+        mark = require_member(record, name, self._stores[name])
         if mark.generation == record.members[name].generation:
             _, mark_token = read_mark(self._stores[name])
             mark = MemberMark(mark.origin, name, mark.home, mark.generation + 1)
@@ -143,35 +135,6 @@ class Membership:
             raise exception.NotFoundError(f"{self._home} is the home of no members")
         return record, token
 
-    def _check_one(self, record: MembersRecord, name: str) -> MemberMark:
-        """Return the mark of a store that is the member it should be.
-
-        :raises FencedError: when it is not, or is behind the home.
-        """
-        entry = record.members.get(name)
-        mark, _ = read_mark(self._stores[name])
-        if entry is None or mark is None:
-            raise exception.FencedError(
-                f"store {name} is no member of this origin",
-                hint="check its URL and that its file system is mounted, or have it join",
-            )
-        if (mark.origin, mark.name, mark.home) != (record.origin, name, record.home):
-            raise exception.FencedError(
-                f"the store configured as {name} is member {mark.name} of origin {mark.origin}",
-                hint="check the URLs of [origin] members",
-            )
-        if entry.state not in USED:
-            raise exception.FencedError(
-                f"member {name} is {entry.state.value}", hint="its name cannot be used again"
-            )
-        if not entry.generation <= mark.generation <= entry.generation + 1:
-            raise exception.FencedError(
-                f"member {name} has generation {mark.generation}, and {entry.generation} is the "
-                "one that the home knows: it was restored from a backup, or the home was",
-                hint="empty the store and have it join by another name",
-            )
-        return mark
-
     def _mark(self, mark: MemberMark) -> None:
         """Have a store carry a mark; one that is there already must say the same."""
         store = self._stores[mark.name]
@@ -183,3 +146,58 @@ class Membership:
                 f"store {mark.name} is member {found.name} of origin {found.origin} already",
                 hint="a store is a member of one origin, by one name; name an empty store",
             )
+
+
+def read_record(name: str, refs: RefStore) -> MembersRecord:
+    """Return what the home says of all members.
+
+    :param name: of the member that is configured first.
+    :param refs: its refs.
+    :raises UnavailableError: when it cannot be reached.
+    :raises ConfigurationError: when it is not the members' home, or has no members.
+    """
+    record, _ = read_members(refs)
+    if record is None:
+        raise exception.ConfigurationError(
+            f"member {name}, which is configured first, is the home of no members",
+            hint="let the home be the first of [origin] members, as on all other hosts; a new "
+            "origin of several is made with 'acstor origin create'",
+        )
+    if record.home != name:
+        raise exception.ConfigurationError(
+            f"the home of the refs is {record.home}, and {name} is configured as such",
+            hint=f"name {record.home} first in [origin] members",
+        )
+    return record
+
+
+def require_member(record: MembersRecord, name: str, refs: RefStore) -> MemberMark:
+    """Return the mark of a store that is the member it should be.
+
+    :param record: what the home says.
+    :param name: of the member that the store is configured as.
+    :raises FencedError: when it is not, or is behind the home.
+    """
+    entry = record.members.get(name)
+    mark, _ = read_mark(refs)
+    if entry is None or mark is None:
+        raise exception.FencedError(
+            f"store {name} is no member of this origin",
+            hint="check its URL and that its file system is mounted, or have it join",
+        )
+    if (mark.origin, mark.name, mark.home) != (record.origin, name, record.home):
+        raise exception.FencedError(
+            f"the store configured as {name} is member {mark.name} of origin {mark.origin}",
+            hint="check the URLs of [origin] members",
+        )
+    if entry.state not in USED:
+        raise exception.FencedError(
+            f"member {name} is {entry.state.value}", hint="its name cannot be used again"
+        )
+    if not entry.generation <= mark.generation <= entry.generation + 1:
+        raise exception.FencedError(
+            f"member {name} has generation {mark.generation}, and {entry.generation} is the "
+            "one that the home knows: it was restored from a backup, or the home was",
+            hint="empty the store and have it join by another name",
+        )
+    return mark

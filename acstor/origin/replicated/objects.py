@@ -6,7 +6,7 @@ known (RFD 38, *Where objects are*).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from acstor import exception
@@ -19,6 +19,8 @@ from acstor.origin.replicated.search import Absence
 Answer = TypeVar("Answer")
 Check = Callable[[str, bytes], None]
 """Compares a whole object with its name; raises :class:`~acstor.exception.CorruptError`."""
+PUT_BYTES_PER_SECOND = 4 << 20
+"""Rate of the slowest member: its deadline grows by what is stored at this rate."""
 Noted = Callable[[str, str, int], None]
 """Takes the member, the key and the size, bytes, of what was stored and is owed to others."""
 
@@ -30,7 +32,7 @@ def accept(key: str, content: bytes) -> None:
 class ReplicatedObjects(base.ObjectStore):
     """Objects in several members.
 
-    :param members: by name, in the order of the configuration; closed with the store.
+    :param members: by name, in the order of the configuration; may change at any time.
     :param placement: says where each key belongs.
     :param check: compares whole objects that :meth:`get` returns with their names.
     :param noted: is told of what is stored in one member and owed to others.
@@ -38,13 +40,13 @@ class ReplicatedObjects(base.ObjectStore):
 
     def __init__(
         self,
-        members: Sequence[Member],
+        members: Mapping[str, Member],
         placement: Placement,
         *,
         check: Check = accept,
         noted: Noted = lambda member, key, size: None,
     ) -> None:
-        self.members = {member.name: member for member in members}
+        self.members = members
         self._placement = placement
         self._check = check
         self._noted = noted
@@ -130,15 +132,38 @@ class ReplicatedObjects(base.ObjectStore):
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that are in any member; each once.
 
+        Of a folder of which one member has everything that one alone is asked.
+
         :raises UnavailableError: when one of them cannot be asked: what it has is not known.
         """
         keys.validate_prefix(prefix)
+        placed = self._placement.place(prefix) if prefix else None
+        if placed is not None and placed.is_decided:
+            yield from self._listed(placed.members[0], prefix)
+            return
         yield from self._union(lambda origin: set(origin.list(prefix)))
 
     def list_protected(self, prefix: str) -> Iterator[str]:
-        """Yield the keys that some member has so that hosts cannot delete them."""
+        """Yield the keys that some member has so that hosts cannot delete them.
+
+        Those of the members that can be asked: who lists them looks for what may be relied on.
+
+        :raises UnavailableError: when none can be asked.
+        """
         keys.validate_prefix(prefix)
-        yield from self._union(lambda origin: set(origin.list_protected(prefix)))
+        found: set[str] = set()
+        errors: list[exception.AcstorError] = []
+        for member in self.members.values():
+            try:
+                found |= member.call(
+                    lambda origin: set(origin.list_protected(prefix)),
+                    seconds_max=member.listing_seconds,
+                )
+            except (exception.UnavailableError, exception.OverloadedError) as error:
+                errors.append(error)
+        if errors and len(errors) == len(self.members):
+            raise errors[0]
+        yield from found
 
     def delete(self, key: str) -> bool:
         """Delete an object from all members, from the one that decides last.
@@ -147,20 +172,35 @@ class ReplicatedObjects(base.ObjectStore):
             decided, and the caller has to repeat the call.
         """
         keys.validate_key(key)
-        first = self._placement.place(key).members[0]
-        others = [member for member in self.members.values() if member.name != first]
+        placed = self._placement.place(key)
+        first = placed.members[0]
+        others = [member for member in self._holders(placed) if member.name != first]
         found = [member.call(lambda origin: origin.delete(key)) for member in others]
         return self.members[first].call(lambda origin: origin.delete(key)) or any(found)
 
     def remove_folder(self, prefix: str) -> bool:
         """Remove a folder without objects from all members."""
         keys.validate_prefix(prefix)
-        return any(self._ask_all(lambda origin: origin.remove_folder(prefix)))
+        holders = self._holders(self._placement.place(prefix))
+        found = [member.call(lambda origin: origin.remove_folder(prefix)) for member in holders]
+        return any(found)
 
     def space(self) -> base.Space | None:
-        """Return the room of the member that has the least free."""
-        spaces = [space for space in self._ask_all(lambda origin: origin.space()) if space]
-        return min(spaces, key=lambda space: space.free_bytes, default=None)
+        """Return the room of the member that has the least free, of those that can be asked.
+
+        :raises UnavailableError: when none can be asked.
+        """
+        spaces: list[base.Space | None] = []
+        failure: exception.AcstorError | None = None
+        for member in self.members.values():
+            try:
+                spaces.append(member.call(lambda origin: origin.space()))
+            except (exception.UnavailableError, exception.OverloadedError) as error:
+                failure = error
+        if failure is not None and not spaces:
+            raise failure
+        told = [space for space in spaces if space is not None]
+        return min(told, key=lambda space: space.free_bytes, default=None)
 
     def sweep(self) -> int:
         """Remove leftovers from all members."""
@@ -225,7 +265,11 @@ class ReplicatedObjects(base.ObjectStore):
             )
 
     def _put(self, name: str, key: str, content: bytes) -> bool:
-        return self.members[name].call(lambda origin: origin.put_if_absent(key, [content]))
+        member = self.members[name]
+        return member.call(
+            lambda origin: origin.put_if_absent(key, [content]),
+            seconds_max=member.seconds_max + len(content) / PUT_BYTES_PER_SECOND,
+        )
 
     def _has(self, name: str, key: str, content: bytes) -> bool:
         """Return whether a member has these bytes under the name."""
@@ -252,5 +296,17 @@ class ReplicatedObjects(base.ObjectStore):
         """
         return [
             member.call(action, seconds_max=member.listing_seconds if is_listing else None)
-            for member in self.members.values()
+            for member in tuple(self.members.values())
         ]
+
+    def _holders(self, placed: Placed) -> Sequence[Member]:
+        """Return the members that may have an object that is placed so."""
+        if not placed.is_decided:
+            return tuple(self.members.values())
+        return [self.members[name] for name in placed.members if name in self.members]
+
+    def _listed(self, name: str, prefix: str) -> Iterator[str]:
+        member = self.members[name]
+        yield from member.call(
+            lambda origin: tuple(origin.list(prefix)), seconds_max=member.listing_seconds
+        )

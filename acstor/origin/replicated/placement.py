@@ -19,6 +19,8 @@ class Placed:
     """True if whoever stores the name stores the same bytes, so that any member may be first."""
     is_moving: bool = False
     """True while it comes to the first member from another one."""
+    is_decided: bool = False
+    """True if the first member has all that any of them has: what it lacks is nowhere."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

@@ -33,6 +33,11 @@ class Search:
         self._failures: dict[str, exception.AcstorError] = {}
         self._damage: exception.CorruptError | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """True if nothing that the members left could say matters."""
+        return self._placed.is_decided and self._placed.members[0] in self._missing
+
     def missed(self, member: str) -> None:
         """Note that a member does not have it."""
         self._missing.append(member)
@@ -48,7 +53,8 @@ class Search:
     def absence(self, *, is_found: bool) -> Absence | None:
         """Return what the members that do not have it mean; None: those that should, have it."""
         if not is_found and not self._damage:
-            return Absence.UNKNOWN if self._failures else Absence.ABSENT
+            is_unknown = self._failures and not self.is_over
+            return Absence.UNKNOWN if is_unknown else Absence.ABSENT
         if not set(self._missing) & set(self._placed.members):
             return None
         return Absence.MOVING if self._placed.is_moving else Absence.NOT_SYNCED
@@ -61,6 +67,8 @@ class Search:
 
         :param is_over: True if the time for it is over, which may be why one did not answer.
         """
+        if self.is_over:
+            return exception.NotFoundError(f"no member has an object {self._key}")
         if self._failures and is_over:
             return exception.DeadlineError(f"there was no time to read {self._key}")
         if self._failures:

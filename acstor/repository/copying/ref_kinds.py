@@ -58,6 +58,9 @@ REF_KINDS = (
     RefKind(layout.COMPACTION_PREFIX, False, "packs of compactions that ran then"),
     RefKind("volume-bells/", False, "signals to data planes that ran then"),
     RefKind("volume-heads/", False, "questions of live migrations that ran then"),
+    RefKind("member", False, "makes the store a member of an origin of several"),
+    RefKind("members", False, "members of that origin"),
+    RefKind("members-status", False, "what the process that led saw of them then"),
     RefKind(COPY_REF, False, "of this copy, not of what is copied"),
 )
 """Every kind of ref that this release knows. The first that fits a name counts."""

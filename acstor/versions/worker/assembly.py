@@ -13,6 +13,7 @@ from acstor.cluster import member_list
 from acstor.cluster.leader_lock import Leadership
 from acstor.cluster.membership import CoordinationSettings
 from acstor.conf import nova
+from acstor.origin import configured
 from acstor.origin.opening import open_origin
 from acstor.repository.opening import refuse_backup
 from acstor.repository.repository import Repository
@@ -167,7 +168,7 @@ def _leadership(conf: cfg.ConfigOpts) -> Leadership:
 
 def _versions_of(conf: cfg.ConfigOpts) -> Callable[[], VersionStore]:
     def open_versions() -> VersionStore:
-        origin = open_origin(conf.origin.url, conf.origin.timeout)
+        origin = open_origin(configured.origin_url(conf), conf.origin.timeout)
         try:
             refuse_backup(origin)
             return VersionStore(Repository.open(origin))

@@ -68,10 +68,10 @@ def replicated(
     assignments = Assignments(default or Placed(tuple(stores)))
     for folder, placed in (folders or {}).items():
         assignments.assign(folder, placed)
-    members = []
+    members = {}
     for name, store in stores.items():
         seconds = HASTY_SECONDS if hangs(store) else PATIENT_SECONDS
-        members.append(Member(name, store, seconds, listing_seconds=seconds, clock=clock))
+        members[name] = Member(name, store, seconds, listing_seconds=seconds, clock=clock)
     return ReplicatedObjects(members, assignments, check=check, noted=noted)
 
 

@@ -13,16 +13,16 @@ from acstor import exception, native
 from acstor.origin import base, pair
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
-from acstor.origin.replicated.backlog import Backlog
-from acstor.origin.replicated.budget import Bandwidth, SyncBudget
-from acstor.origin.replicated.change_log import Change, ChangeLogWriter
 from acstor.origin.replicated.member import Member
-from acstor.origin.replicated.member_copy import MemberCopy
 from acstor.origin.replicated.objects import ReplicatedObjects
-from acstor.origin.replicated.pairs import Pair
 from acstor.origin.replicated.placement import Assignments, Placed
 from acstor.origin.replicated.refs import HomeRefs
-from acstor.origin.replicated.synchronisation import Synchronisation
+from acstor.origin.replicated.sync.backlog import Backlog
+from acstor.origin.replicated.sync.budget import Bandwidth, SyncBudget
+from acstor.origin.replicated.sync.change_log import Change, ChangeLogWriter
+from acstor.origin.replicated.sync.member_copy import MemberCopy
+from acstor.origin.replicated.sync.pairs import Pair
+from acstor.origin.replicated.sync.synchronisation import Synchronisation
 from acstor.repository import layout
 from acstor.repository.copying.object_check import check_object
 from acstor.repository.repository import Repository
@@ -50,9 +50,7 @@ class Process:
         }
         self.table = Assignments(Placed(("a",)))
         self.log = ChangeLogWriter(self.members, disk_of)
-        self.objects = ReplicatedObjects(
-            list(self.members.values()), self.table, noted=self.log.note
-        )
+        self.objects = ReplicatedObjects(self.members, self.table, noted=self.log.note)
         self.origin = pair.OriginPair(self.objects, HomeRefs(stores["a"]))
 
     def store(self) -> VolumeStore:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from acstor.origin.replicated.pairs import Demand, Pair, Room, choose, taking_order
+from acstor.origin.replicated.sync.pairs import Demand, Pair, Room, choose, taking_order
 
 PERIOD = 10.0
 MEMBERS = "abcd"

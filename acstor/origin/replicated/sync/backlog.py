@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Mapping, Sequence
 
-from acstor.origin.replicated.change_log import Change
-from acstor.origin.replicated.pairs import Demand, Pair
 from acstor.origin.replicated.placement import Placement
+from acstor.origin.replicated.sync.change_log import Change
+from acstor.origin.replicated.sync.pairs import Demand, Pair
 
 COMPARED_DISK = ""
 """Name of the disk of what a comparison of listings found: keys do not say it."""
@@ -82,6 +82,16 @@ class Backlog:
         """Return whether an object is owed."""
         with self._lock:
             return (pair, key) in self._disks
+
+    def owed_to(self, target: str) -> int:
+        """Return the number of objects that are owed to a member, deferred ones included."""
+        with self._lock:
+            return sum(
+                len(objects)
+                for pair, disks in self._owed.items()
+                if pair.target == target
+                for objects in disks.values()
+            )
 
     def size_bytes(self, pair: Pair, disk: str | None = None) -> int:
         """Return the bytes that one member owes to another one, of one disk or of all."""

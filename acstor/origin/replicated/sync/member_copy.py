@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.content_buffer import content_buffer
-from acstor.origin.replicated.budget import SyncBudget
-from acstor.origin.replicated.objects import ReplicatedObjects
-from acstor.origin.replicated.pairs import Pair
+from acstor.origin.replicated.objects import PUT_BYTES_PER_SECOND, ReplicatedObjects
+from acstor.origin.replicated.sync.budget import SyncBudget
+from acstor.origin.replicated.sync.pairs import Pair
 
 READ_SIZE = 8 << 20
 """Bytes that are read at once, and paid for."""
@@ -99,7 +99,10 @@ class MemberCopy:
             return Outcome.DAMAGED, 0
         target = self._members[pair.target]
         self._pay((pair.target,), len(content))
-        is_new = target.call(lambda origin: origin.put_if_absent(key, [content]))
+        is_new = target.call(
+            lambda origin: origin.put_if_absent(key, [content]),
+            seconds_max=target.seconds_max + len(content) / PUT_BYTES_PER_SECOND,
+        )
         is_verified = not is_new or self._choice.random() < self._verified_share
         if is_verified and not self._has(pair.target, key, content):
             return Outcome.CONFLICT, 0

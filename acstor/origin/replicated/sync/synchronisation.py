@@ -14,9 +14,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from acstor import exception
-from acstor.origin.replicated.backlog import COMPARED_DISK, Backlog
-from acstor.origin.replicated.budget import SyncBudget
-from acstor.origin.replicated.change_log import (
+from acstor.origin.replicated.member import Member
+from acstor.origin.replicated.placement import Placement
+from acstor.origin.replicated.sync.backlog import COMPARED_DISK, Backlog
+from acstor.origin.replicated.sync.budget import SyncBudget
+from acstor.origin.replicated.sync.change_log import (
     CHANGES_PREFIX,
     PERIOD_SECONDS,
     Change,
@@ -24,10 +26,8 @@ from acstor.origin.replicated.change_log import (
     UnreadableSegment,
     read_segments,
 )
-from acstor.origin.replicated.member import Member
-from acstor.origin.replicated.member_copy import SETTLED, MemberCopy, Outcome
-from acstor.origin.replicated.pairs import Pair, Room, choose
-from acstor.origin.replicated.placement import Placement
+from acstor.origin.replicated.sync.member_copy import SETTLED, MemberCopy, Outcome
+from acstor.origin.replicated.sync.pairs import Pair, Room, choose
 
 LOG = logging.getLogger(__name__)
 

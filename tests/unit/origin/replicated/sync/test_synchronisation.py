@@ -11,15 +11,15 @@ from acstor import exception
 from acstor.origin import base
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
-from acstor.origin.replicated import change_log, member_copy
-from acstor.origin.replicated.budget import Bandwidth, SyncBudget
-from acstor.origin.replicated.change_log import CHANGES_PREFIX, Change, ChangeLogWriter
 from acstor.origin.replicated.member import Member
-from acstor.origin.replicated.member_copy import MemberCopy, Outcome
 from acstor.origin.replicated.objects import ReplicatedObjects
-from acstor.origin.replicated.pairs import Pair
 from acstor.origin.replicated.placement import Assignments, Placed
-from acstor.origin.replicated.synchronisation import Synchronisation, SyncReport
+from acstor.origin.replicated.sync import change_log, member_copy
+from acstor.origin.replicated.sync.budget import Bandwidth, SyncBudget
+from acstor.origin.replicated.sync.change_log import CHANGES_PREFIX, Change, ChangeLogWriter
+from acstor.origin.replicated.sync.member_copy import MemberCopy, Outcome
+from acstor.origin.replicated.sync.pairs import Pair
+from acstor.origin.replicated.sync.synchronisation import Synchronisation, SyncReport
 from testbed.doubles.virtual_time import VirtualTime
 from tests.unit.origin.replicated.stores import PATIENT_SECONDS, LyingOrigin
 from tests.unit.repository.interleaving import Killed
@@ -57,7 +57,7 @@ class Leader:
             for name, store in stores.items()
         }
         table = Assignments(placed or Placed(tuple(stores)))
-        objects = ReplicatedObjects(list(self.members.values()), table)
+        objects = ReplicatedObjects(self.members, table)
         budgets = {name: SyncBudget(bandwidth, self.clock) for name in stores}
         copy = MemberCopy(objects, budgets, check, verified_share=1.0, wait=self.clock.sleep)
         self.synchronisation = Synchronisation(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acstor.origin.replicated.budget import Bandwidth, SyncBudget
+from acstor.origin.replicated.sync.budget import Bandwidth, SyncBudget
 from testbed.doubles.virtual_time import VirtualTime
 
 BANDWIDTH = Bandwidth(total=1000, threshold=400, minimum=50)

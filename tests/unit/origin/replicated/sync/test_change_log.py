@@ -9,14 +9,14 @@ from acstor import exception
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.origin.replicated import change_log
-from acstor.origin.replicated.change_log import (
+from acstor.origin.replicated.member import Member
+from acstor.origin.replicated.sync.change_log import (
     Change,
     ChangeLogWriter,
     Segment,
     UnreadableSegment,
     read_segments,
 )
-from acstor.origin.replicated.member import Member
 from testbed.doubles.virtual_time import VirtualTime
 from testbed.fixtures.documents import ROOT
 from tests.unit.origin.replicated.stores import PATIENT_SECONDS

@@ -16,7 +16,7 @@ import re
 import secrets
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -151,7 +151,7 @@ class ChangeLogWriter:
     :meth:`note` is called where objects are stored and only remembers; :meth:`store_due` is called
     by a thread that may wait.
 
-    :param members: by name; segments are stored in them.
+    :param members: by name; segments are stored in them. May change at any time.
     :param disk_of: returns the name of the disk that a key belongs to.
     :param clock: monotonic seconds.
     """
@@ -168,9 +168,9 @@ class ChangeLogWriter:
         self._clock = clock
         self._lock = threading.Lock()
         self._session = secrets.token_hex(16)
-        self._numbers = dict.fromkeys(members, 0)
+        self._numbers: defaultdict[str, int] = defaultdict(int)
         self._open: dict[str, _OpenSegment] = {}
-        self._waiting: dict[str, deque[Segment]] = {name: deque() for name in members}
+        self._waiting: defaultdict[str, deque[Segment]] = defaultdict(deque)
         self.lost = 0
         """Segments that were given up; the members' listings have to be compared."""
 
@@ -207,7 +207,7 @@ class ChangeLogWriter:
                 if is_ending or now - segment.begun_at >= PERIOD_SECONDS:
                     self._close(member)
         errors = []
-        for member in self._members:
+        for member in tuple(self._members):
             try:
                 self._store_waiting(member)
             except exception.AcstorError as error:

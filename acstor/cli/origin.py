@@ -1,0 +1,264 @@
+"""``acstor origin ...``: the members of an origin that is in several stores."""
+
+import argparse
+import contextlib
+import time
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+from cliff import command, lister
+
+from acstor import exception
+from acstor.cli import repository_access
+from acstor.cli.columns import Size
+from acstor.origin.base import Origin
+from acstor.origin.opening import open_driver
+from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.member_records import MembersRecord
+from acstor.origin.replicated.members import MemberAddress, parse_members
+from acstor.origin.replicated.members_status import MembersStatus, MemberStatus, read_status
+from acstor.origin.replicated.membership import Membership, read_record
+from acstor.origin.replicated.sole_objects import find_sole
+from acstor.origin.replicated.states import MemberEvent, MemberState
+from acstor.repository.repository import Repository
+
+COLUMNS = (
+    "Name", "State", "Home", "Kind", "Reachable", "Lacks", "Alone Has", "Refs Behind",
+    "Refs Age (s)", "Problem",
+)  # fmt: skip
+
+Table = tuple[tuple[str, ...], list[Any]]
+
+
+def _addresses(conf: Any) -> tuple[MemberAddress, ...]:
+    if not conf.origin.members:
+        raise exception.ConfigurationError(
+            "the origin is one store: [origin] members is empty",
+            hint="name the stores there, the one that holds the repository first",
+        )
+    return parse_members(conf.origin.members)
+
+
+@contextlib.contextmanager
+def _home(conf: Any) -> Iterator[tuple[str, Origin]]:
+    """Open the home; yield its name and its store."""
+    first = _addresses(conf)[0]
+    with contextlib.closing(open_driver(first.url)) as store:
+        yield first.name, store
+
+
+@contextlib.contextmanager
+def _membership(conf: Any, *names: str) -> Iterator[tuple[Membership, MembersRecord]]:
+    """Open the home and the stores of these members; yield what changes them."""
+    urls = {one.name: one.url for one in _addresses(conf)}
+    unknown = [name for name in names if name not in urls]
+    if unknown:
+        raise exception.ConfigurationError(
+            f"{unknown[0]} is not in [origin] members of this host",
+            hint=f"add {unknown[0]}=URL there, on all hosts",
+        )
+    with _home(conf) as (home, store), contextlib.ExitStack() as opened:
+        stores = {home: store}
+        for name in set(names) - {home}:
+            stores[name] = opened.enter_context(contextlib.closing(open_driver(urls[name])))
+        yield Membership(home, stores), read_record(home, store)
+
+
+class ListMembers(lister.Lister):
+    """List the members of the origin, and how far each is.
+
+    Lacks: bytes of objects that the member shall have and has not yet. Alone has: bytes that would
+    be lost with it. Both as the registrar that leads saw them in its last pass, which is told.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
+        """Return the table."""
+        conf = repository_access.configuration(self.app)
+        kinds = {one.name: urllib.parse.urlsplit(one.url).scheme for one in _addresses(conf)}
+        with _home(conf) as (home, store):
+            record, status = read_record(home, store), read_status(store)
+        self._tell(status)
+        found = {} if status is None else status.members
+        return COLUMNS, [
+            (
+                name,
+                entry.state.value,
+                name == home,
+                kinds.get(name, "not configured"),
+                *_seen(found.get(name)),
+            )
+            for name, entry in record.members.items()
+        ]
+
+    def _tell(self, status: MembersStatus | None) -> None:
+        if status is None:
+            self.app.stderr.write("no registrar has looked at the members yet\n")
+            return
+        age = max(0.0, time.time() - status.updated_at)
+        less = "" if status.is_compared else "; listings are not compared yet, so it may be more"
+        self.app.stderr.write(f"as {status.leader} saw it {age:.0f} s ago{less}\n")
+
+
+def _seen(status: MemberStatus | None) -> tuple[Any, ...]:
+    if status is None:
+        return (None, None, None, None, None, "")
+    age = status.refs_age_seconds
+    return (
+        status.is_reachable, Size(status.owed_bytes), Size(status.sole_bytes), status.refs_behind,
+        None if age is None else round(age), status.error,
+    )  # fmt: skip
+
+
+class CreateMembers(command.Command):
+    """Make the stores of [origin] members one origin; the first is its home.
+
+    It holds the repository. The others must be empty, and are filled by the registrar that leads.
+    Repeating it does no harm. Restart the services of all hosts afterwards.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Mark them."""
+        addresses = _addresses(repository_access.configuration(self.app))
+        with contextlib.ExitStack() as opened:
+            stores = {
+                one.name: opened.enter_context(contextlib.closing(open_driver(one.url)))
+                for one in addresses
+            }
+            home = addresses[0].name
+            Repository.open(stores[home])
+            for name in set(stores) - {home}:
+                _require_empty(name, stores[name])
+            record = Membership(home, stores).create()
+        self.app.stdout.write(f"origin {record.origin} has {len(record.members)} members\n")
+
+
+def _require_empty(name: str, store: Origin) -> None:
+    """Refuse a store that holds a repository of its own.
+
+    :raises ConflictError: when it does.
+    """
+    if store.exists("format"):
+        raise exception.ConflictError(
+            f"the store of member {name} holds a repository",
+            hint="a member begins empty: name another directory or namespace",
+        )
+
+
+class _MemberCommand(command.Command):
+    """Base of those that name one member."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("name", metavar="NAME", help="name of the member")
+        return parser
+
+    def _change(self, name: str, event: MemberEvent) -> None:
+        """Change the state of a member, and say it."""
+        with _membership(repository_access.configuration(self.app)) as (membership, _):
+            state = membership.change(name, event).members[name].state
+        self.app.stdout.write(f"member {name} is {state.value}\n")
+
+
+class JoinMember(_MemberCommand):
+    """Make one more store a member; it is filled, and then in use.
+
+    Name it in [origin] members on all hosts before; restart the data planes once it is active.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Mark it."""
+        name = parsed_args.name
+        conf = repository_access.configuration(self.app)
+        with _membership(conf, name) as (membership, _):
+            url = next(one.url for one in _addresses(conf) if one.name == name)
+            with contextlib.closing(open_driver(url)) as store:
+                _require_empty(name, store)
+            membership.join(name)
+        self.app.stdout.write(f"member {name} is joining; 'acstor origin list' shows how far\n")
+
+
+class DrainMember(_MemberCommand):
+    """Have a member get nothing new; what it alone has is copied to the others."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Change its state."""
+        self._change(parsed_args.name, MemberEvent.DRAIN)
+
+
+class KeepMember(_MemberCommand):
+    """Give up draining a member: it is in use again."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Change its state."""
+        self._change(parsed_args.name, MemberEvent.KEEP)
+
+
+class RemoveMember(_MemberCommand):
+    """Take a member away that is drained, failed or joining. Its name is never used again.
+
+    Refused while it alone has something of an image. Then take it out of [origin] members on all
+    hosts and restart their services; last, its store may be deleted.
+    """
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Look what it alone has, and change its state."""
+        name = parsed_args.name
+        conf = repository_access.configuration(self.app)
+        with _membership(conf) as (_, record):
+            entry = record.members.get(name)
+        if entry is not None and entry.state is MemberState.DRAINING:
+            _require_drained(_addresses(conf), name)
+        self._change(name, MemberEvent.REMOVE)
+
+
+def _require_drained(addresses: tuple[MemberAddress, ...], name: str) -> None:
+    """Refuse to take a member away that alone has something.
+
+    :raises ConflictError: when it has.
+    """
+    with contextlib.closing(ReplicatedOrigin(addresses, open_driver)) as origin:
+        found = find_sole(origin, name)
+    if found.count:
+        raise exception.ConflictError(
+            f"{found.count} objects are in member {name} alone, {found.example} for one",
+            hint="wait until the registrar that leads has copied them: 'acstor origin list'",
+        )
+
+
+class FailMember(_MemberCommand):
+    """Give a member up for lost. What it alone has is lost with it.
+
+    Say how much that is, as 'acstor origin list' shows it: nobody is asked afterwards.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--lost-bytes",
+            type=int,
+            metavar="N",
+            help="bytes that are lost with it, to confirm that you know",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Compare what was confirmed with what is known, and change its state."""
+        name = parsed_args.name
+        with _home(repository_access.configuration(self.app)) as (_, store):
+            status = read_status(store)
+        seen = None if status is None else status.members.get(name)
+        if seen is None or status is None:
+            lost, more = 0, "what it alone has is not known: no registrar has looked at it"
+        else:
+            lost = seen.sole_bytes
+            more = "" if status.is_compared else "; listings were not compared, so it may be more"
+            more = f"{lost} bytes are lost with it{more}"
+        if parsed_args.lost_bytes != lost:
+            raise exception.ConflictError(
+                f"giving up member {name} was not confirmed: {more}",
+                hint=f"if it is gone for good, repeat this with --lost-bytes {lost}",
+            )
+        self._change(name, MemberEvent.FAIL)

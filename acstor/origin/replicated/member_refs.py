@@ -1,0 +1,35 @@
+"""The refs of a member, by calls that have the member's deadline."""
+
+from collections.abc import Iterator
+
+from acstor.origin import base
+from acstor.origin.replicated.member import Member
+
+
+class MemberRefs(base.RefStore):
+    """Refs of one member; one that hangs is *unavailable* after its time.
+
+    :param member: whose they are.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def get_ref(self, name: str) -> base.Ref | None:
+        """Return the ref's present state."""
+        return self._member.call(lambda origin: origin.get_ref(name))
+
+    def refresh_ref(self, name: str, known: base.Ref | None) -> base.Ref | None:
+        """Return the ref's present state, ``known`` itself where it still is in that one."""
+        return self._member.call(lambda origin: origin.refresh_ref(name, known))
+
+    def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
+        """Change a ref if it still is what the caller has seen."""
+        return self._member.call(lambda origin: origin.swap_ref(name, expected, content))
+
+    def list_refs(self, prefix: str = "") -> Iterator[str]:
+        """Yield the names of the refs in the folder ``prefix``."""
+        member = self._member
+        yield from member.call(
+            lambda origin: tuple(origin.list_refs(prefix)), seconds_max=member.listing_seconds
+        )

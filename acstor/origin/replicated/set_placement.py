@@ -1,0 +1,45 @@
+"""Placement of objects in the members of an origin, by the states of these.
+
+Objects of images are in all members, the home first. A slot of a volume's log is a decision about
+who came first: it is made in the home, and is nowhere else (RFD 38, *Where objects are*).
+"""
+
+from acstor.origin.replicated.placement import Placed
+from acstor.origin.replicated.states import MemberState
+from acstor.origin.replicated.view import MembersView
+
+CONTENT_FOLDERS = frozenset({"packs", "manifests"})
+"""Folders of what is named by its content."""
+COPIED_FOLDERS = frozenset({"moved"})
+"""Folders of what the home decides, and the others get copies of."""
+_FILLED = (MemberState.ACTIVE, MemberState.JOINING)
+
+
+class SetPlacement:
+    """Placement by the record of the members.
+
+    :param view: what the home says.
+    """
+
+    def __init__(self, view: MembersView) -> None:
+        self._view = view
+
+    def place(self, key: str) -> Placed:
+        """Return the members of an object."""
+        folder, is_there, _ = key.partition("/")
+        home = self._view.home
+        if is_there and folder in CONTENT_FOLDERS:
+            return Placed((home, *self._others()), is_content_named=True)
+        if is_there and folder in COPIED_FOLDERS:
+            return Placed((home, *self._others()), is_decided=True)
+        return Placed((home,), is_decided=True)
+
+    def _others(self) -> tuple[str, ...]:
+        """Return the members that shall have what the home has, those that are filled last."""
+        members = self._view.record.members
+        return tuple(
+            name
+            for state in _FILLED
+            for name, entry in members.items()
+            if entry.state is state and name != self._view.home
+        )

@@ -1,0 +1,188 @@
+"""Upkeep of the members of an origin by the process that leads, pass by pass.
+
+All that it knows it reads from the members, so it may die anywhere, and two at once do no harm:
+each copies what is owed, and generations and states change by swaps.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from acstor import exception
+from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.member_records import MEMBER_REF
+from acstor.origin.replicated.member_refs import MemberRefs
+from acstor.origin.replicated.members_status import (
+    ERROR_LENGTH_MAX,
+    MembersStatus,
+    MemberStatus,
+    write_status,
+)
+from acstor.origin.replicated.membership import Membership
+from acstor.origin.replicated.refs import RefCopier, RefLag
+from acstor.origin.replicated.states import MemberEvent, MemberState
+from acstor.origin.replicated.sync.budget import Bandwidth, SyncBudget
+from acstor.origin.replicated.sync.member_copy import Check, MemberCopy
+from acstor.origin.replicated.sync.pairs import Pair
+from acstor.origin.replicated.sync.synchronisation import Synchronisation, SyncReport
+
+LOG = logging.getLogger(__name__)
+
+COMPARE_SECONDS = 86_400.0
+"""Time after which listings are compared again, though nothing asks for it."""
+FIRST_GROWTH_SECONDS = 600.0
+"""Time after which generations grow first: leaders that follow each other fast shall not."""
+GROWTH_SECONDS = 3600.0
+"""Time from one growth to the next."""
+
+
+class MemberKeeping:
+    """Keeps the members of one origin equal, and says how far they are.
+
+    :param origin: all of them.
+    :param check: compares objects with their names before they are copied.
+    :param rate: largest rate of copies to and from a member, bytes per second.
+    :param leader: name of this process, for operators.
+    :param clock: monotonic seconds.
+    :param now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        origin: ReplicatedOrigin,
+        check: Check,
+        rate: int,
+        leader: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._origin = origin
+        self._check = check
+        self._bandwidth = Bandwidth(rate, rate, rate)
+        self._leader = leader
+        self._clock = clock
+        self._now = now
+        self._growth_at = clock() + FIRST_GROWTH_SECONDS
+        self._away: dict[str, str] = {}
+        self._begin({})
+
+    def run(self) -> MembersStatus:
+        """Make a pass, and return what was seen.
+
+        :raises UnavailableError: when the home cannot be reached.
+        """
+        self._origin.view.refresh(is_due=True)
+        states = {name: self._origin.view.state(name) for name in self._origin.members}
+        if states != self._states:
+            self._begin(states)
+        self._look_who_is_there()
+        if self._clock() >= self._growth_at:
+            self._grow()
+        self._find_what_is_owed()
+        self.report = self._sync.run_period()
+        for pair, error in self.report.errors.items():
+            LOG.warning("copies from member %s to %s: %s", pair.source, pair.target, error)
+        lags = self._copier.copy()
+        self._finish_joining()
+        status = self._status(lags)
+        try:
+            write_status(self._home, status)
+        except exception.ConflictError:
+            LOG.debug("another process wrote the status of the members")
+        return status
+
+    @property
+    def is_behind(self) -> bool:
+        """True if the last pass copied something and left something: the next one is due."""
+        return bool(self.report.bytes and self.report.left_bytes)
+
+    def _begin(self, states: Mapping[str, MemberState | None]) -> None:
+        """Begin anew with members of these states; what they owe is found by their listings."""
+        origin = self._origin
+        self._states, names = states, tuple(states)
+        self._refs = {name: MemberRefs(origin.members[name]) for name in names}
+        self._home = origin.refs
+        budgets = {name: SyncBudget(self._bandwidth, self._clock) for name in names}
+        copy = MemberCopy(origin.replicated, budgets, self._check)
+        self._sync = Synchronisation(origin.members, origin.placement, budgets, copy)
+        others = {name: refs for name, refs in self._refs.items() if name != origin.view.home}
+        self._copier = RefCopier(self._home, others, self._clock)
+        self._compare_at = self._clock()
+        self._is_compared = False
+        self.report = SyncReport({})
+
+    def _look_who_is_there(self) -> None:
+        """Ask each member for its ref; one that was away is compared once it is back."""
+        away = {}
+        for name, refs in self._refs.items():
+            try:
+                refs.get_ref(MEMBER_REF)
+            except exception.AcstorError as error:
+                away[name] = exception.one_line(error)
+        if self._away.keys() - away.keys():
+            self._compare_at = self._clock()
+        self._away = away
+
+    def _grow(self) -> None:
+        membership = Membership(self._origin.view.home, self._refs)
+        for name in self._states:
+            if name in self._away:
+                continue
+            try:
+                membership.advance(name)
+            except exception.AcstorError as error:
+                LOG.warning("the generation of member %s: %s", name, exception.one_line(error))
+        self._growth_at = self._clock() + GROWTH_SECONDS
+
+    def _find_what_is_owed(self) -> None:
+        try:
+            self._sync.look()
+            if self._sync.needs_comparison or self._clock() >= self._compare_at:
+                self._sync.compare()
+                self._is_compared = True
+                self._compare_at = self._clock() + COMPARE_SECONDS
+        except (exception.UnavailableError, exception.OverloadedError) as error:
+            LOG.warning("what members owe is not known: %s", exception.one_line(error))
+
+    def _finish_joining(self) -> None:
+        """Have a member that has all that it shall have be in use."""
+        for name in self._states:
+            if self._origin.view.state(name) is not MemberState.JOINING or name in self._away:
+                continue
+            if not self._is_compared or self._sync.backlog.owed_to(name):
+                continue
+            membership = Membership(self._origin.view.home, self._refs)
+            try:
+                membership.change(name, MemberEvent.FILLED)
+            except exception.ConflictError as error:
+                LOG.warning("member %s is filled: %s", name, exception.one_line(error))
+            else:
+                LOG.info("member %s is filled, and in use from now on", name)
+                self._origin.view.refresh(is_due=True)
+
+    def _error_of_copies(self, name: str) -> str:
+        """Return what hindered copies to a member in the last pass; empty: nothing did."""
+        return next((text for pair, text in self.report.errors.items() if pair.target == name), "")
+
+    def _status(self, lags: Mapping[str, RefLag]) -> MembersStatus:
+        backlog = self._sync.backlog
+        found = {}
+        for name in self._states:
+            lag = lags.get(name, RefLag(0, None))
+            error = self._away.get(name) or self._error_of_copies(name) or lag.error
+            found[name] = MemberStatus(
+                is_reachable=name not in self._away,
+                owed_bytes=max(
+                    (backlog.size_bytes(Pair(one, name)) for one in self._states if one != name),
+                    default=0,
+                ),
+                sole_bytes=max(
+                    (backlog.size_bytes(Pair(name, one)) for one in self._states if one != name),
+                    default=0,
+                ),
+                refs_behind=lag.refs,
+                refs_age_seconds=lag.age_seconds,
+                error=error[:ERROR_LENGTH_MAX],
+            )
+        return MembersStatus(self._now(), self._leader, self._is_compared, found)

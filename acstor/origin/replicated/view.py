@@ -1,0 +1,76 @@
+"""The record of the members, as this process knows it."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from acstor import exception
+from acstor.origin.base import Ref, RefStore
+from acstor.origin.replicated.member_records import MEMBERS_REF, MembersRecord
+from acstor.origin.replicated.membership import read_record
+from acstor.origin.replicated.states import USED, MemberState
+
+REFRESH_SECONDS = 10.0
+"""Time after which the home is looked at again, by the next call that goes to it."""
+
+
+class MembersView:
+    """The record of the members, read again now and then.
+
+    :param name: of the home.
+    :param home: its refs.
+    :param clock: monotonic seconds.
+    :raises UnavailableError: when the home cannot be reached.
+    :raises ConfigurationError: when it is not the members' home.
+    """
+
+    def __init__(
+        self, name: str, home: RefStore, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.home = name
+        self._refs = home
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._ref: Ref | None = home.get_ref(MEMBERS_REF)
+        self._record = read_record(name, home)
+        self._due_at = clock() + REFRESH_SECONDS
+
+    @property
+    def record(self) -> MembersRecord:
+        """The last that is known; nothing is read."""
+        return self._record
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Names of the members whose answers count."""
+        return tuple(name for name, one in self._record.members.items() if one.state in USED)
+
+    def state(self, name: str) -> MemberState | None:
+        """Return the state of a member; None: the home knows none of that name."""
+        entry = self._record.members.get(name)
+        return None if entry is None else entry.state
+
+    def refresh(self, *, is_due: bool = False) -> None:
+        """Read the record again.
+
+        :param is_due: True to do so now; else once :data:`REFRESH_SECONDS` are over.
+        :raises UnavailableError: when the home cannot be reached; what was known stays known.
+        """
+        with self._lock:
+            if not is_due and self._clock() < self._due_at:
+                return
+            self._due_at = self._clock() + REFRESH_SECONDS
+        ref = self._refs.refresh_ref(MEMBERS_REF, self._ref)
+        if ref is None:
+            raise exception.UnavailableError(
+                f"{self.home} is the home of no members any more",
+                hint="check its URL in [origin] members and that its file system is mounted",
+            )
+        if ref is not self._ref:
+            record = MembersRecord.parse(ref.content)
+            if record.origin != self._record.origin:
+                raise exception.UnavailableError(
+                    f"{self.home} is the home of another origin, {record.origin}, now",
+                    hint="restart the service once it is the right one",
+                )
+            self._ref, self._record = ref, record

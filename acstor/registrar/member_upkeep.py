@@ -1,0 +1,83 @@
+"""Upkeep of an origin of several members by the registrar that leads, on a thread of its own."""
+
+import logging
+import threading
+
+from acstor import exception
+from acstor.origin import base
+from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.sync.keeping import MemberKeeping
+from acstor.origin.retrying import RetryingOrigin
+from acstor.registrar.metrics import RegistrarMetrics
+from acstor.repository.copying.object_check import UNREADABLE, check_object
+from acstor.service import ReconcileLoop
+
+LOG = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 60.0
+"""Time between two passes where nothing is left to be copied: T_s of flexStore."""
+MIB = 1 << 20
+
+
+class MemberUpkeep:
+    """Makes passes until it is stopped.
+
+    :param origin: several members.
+    :param rate: largest rate of copies to and from each, MiB per second.
+    :param leader: name of this process.
+    :param metrics: of the registrar.
+    """
+
+    def __init__(
+        self, origin: ReplicatedOrigin, rate: int, leader: str, metrics: RegistrarMetrics
+    ) -> None:
+        self._keeping = MemberKeeping(origin, check_readable, rate * MIB, leader)
+        self._metrics = metrics
+        self._loop = ReconcileLoop(self._run, self._seconds_until_due, logger=LOG)
+        self._thread = threading.Thread(target=self._loop.run, name="member-upkeep", daemon=True)
+        self.problem: str | None = None
+        """Problem of the members, None where there is none."""
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self, seconds_max: float) -> None:
+        """End after the pass that runs; one that takes longer goes on, and does no harm."""
+        self._loop.stop()
+        self._thread.join(seconds_max)
+
+    def _run(self) -> None:
+        try:
+            status = self._keeping.run()
+        except exception.AcstorError as error:
+            self.problem = f"{error.message}; {error.hint}"
+            return
+        errors = {name: one.error for name, one in status.members.items() if one.error}
+        self.problem = "; ".join(f"{name}: {text}" for name, text in errors.items()) or None
+        self._metrics.set_members(status)
+        self._metrics.member_copied.inc(self._keeping.report.bytes)
+
+    def _seconds_until_due(self) -> float:
+        return 0.0 if self._keeping.is_behind else PERIOD_SECONDS
+
+
+def upkeep_of(
+    origin: base.Origin, rate: int, leader: str, metrics: RegistrarMetrics
+) -> MemberUpkeep | None:
+    """Return the upkeep of an origin, None for one that is a single store."""
+    store = origin.inner if isinstance(origin, RetryingOrigin) else origin
+    if not isinstance(store, ReplicatedOrigin):
+        return None
+    return MemberUpkeep(store, rate, leader, metrics)
+
+
+def check_readable(key: str, content: memoryview, others: base.ObjectStore) -> None:
+    """Compare an object with its name.
+
+    :raises CorruptError: when it is not what it should be, whatever is wrong with it.
+    """
+    try:
+        check_object(key, content, others)
+    except UNREADABLE as error:
+        raise exception.CorruptError(f"{key}: {error.message}", hint=error.hint) from error
