@@ -49,7 +49,8 @@ class MemoryCaptures:
     :ivar devices: disks of each server.
     :ivar unreadable: disks that cannot be had, wherever they are.
     :ivar silent: hosts that do not answer.
-    :ivar fails_in: state in which the next capture fails.
+    :ivar fails_in: state in which the next captures fail, see ``failures``.
+    :ivar failures: reasons of these; then they go on. None: always, as the origin is full.
     """
 
     def __init__(self, store: VersionStore) -> None:
@@ -60,6 +61,7 @@ class MemoryCaptures:
         self.unreadable: set[str] = set()
         self.silent: set[str] = set()
         self.fails_in: CaptureState | None = None
+        self.failures: list[exception.AcstorError] | None = None
         self.requests: list[CaptureRequest] = []
 
     def start(self, host: str, request: CaptureRequest, epoch: int) -> CaptureProgress:
@@ -120,10 +122,11 @@ class MemoryCaptures:
         if known.state in ENDED:
             return
         after = _NEXT[known.state]
-        if after is self.fails_in:
+        if after is self.fails_in and (self.failures is None or self.failures):
             self._abandon(host, known)
             known.state = CaptureState.FAILED
-            known.failure = exception.ExhaustedError("the origin is full")
+            full = exception.ExhaustedError("the origin is full")
+            known.failure = full if self.failures is None else self.failures.pop(0)
             return
         if after is CaptureState.HELD:
             for device, version_id in known.versions.items():

@@ -27,8 +27,10 @@ LOG = logging.getLogger(__name__)
 
 WATCH_INTERVAL = 0.5
 """Seconds between two looks at a backup: at its scratch files, and whether it still is."""
-BEGIN_SECONDS = 5.0
-"""Seconds that a backup may take to begin."""
+BEGIN_SECONDS = 60.0
+"""Seconds that a backup may take to begin: longer than libvirt waits for another job."""
+FROZEN_SECONDS = 5.0
+"""The same while the guest is frozen."""
 SCRATCH_FREE_SHARE = 0.1
 """Share of the file system of scratch files at which a backup is given up: full, it would be an I/O
 error in the guest."""
@@ -60,7 +62,8 @@ class MomentOpener:
     :ivar scratch_path: folder for scratch files, on another file system than any disk.
     :ivar scratch_max: most bytes that they may take.
     :ivar note_frozen: see :class:`.Freezer`.
-    :ivar begin_seconds: that a backup may take to begin; the guest may be frozen meanwhile.
+    :ivar begin_seconds: that a backup may take to begin.
+    :ivar frozen_seconds: the same where the guest is frozen meanwhile.
     """
 
     hypervisor: Hypervisor
@@ -71,6 +74,7 @@ class MomentOpener:
     open_file: OpenFile = open_at_rest
     now: Callable[[], datetime.datetime] = utc_now
     begin_seconds: float = BEGIN_SECONDS
+    frozen_seconds: float = FROZEN_SECONDS
 
     @contextlib.contextmanager
     def opened(
@@ -145,7 +149,8 @@ class MomentOpener:
         try:
             backing_files = _backing_files(choice.taken)
             with freezer.frozen(guest, request.consistency) as frozen:
-                self._begin(backup)
+                is_frozen = not frozen.note
+                self._begin(backup, self.frozen_seconds if is_frozen else self.begin_seconds)
                 moment = self.now()
             exports = self.hypervisor.exports(backup)
             # Read at once: a guest changes its variables now and then, and rarely.
@@ -172,7 +177,7 @@ class MomentOpener:
         finally:
             clear_backup(self.hypervisor, guest.server, backup)
 
-    def _begin(self, backup: BackupRequest) -> None:
+    def _begin(self, backup: BackupRequest, seconds: float) -> None:
         """Begin a backup within a deadline: libvirt may wait half a minute for another job.
 
         One that begins later all the same is ended then.
@@ -181,11 +186,11 @@ class MomentOpener:
         begun = executor.submit(self.hypervisor.begin_backup, backup)
         executor.shutdown(wait=False)
         try:
-            begun.result(self.begin_seconds)
+            begun.result(seconds)
         except concurrent.futures.TimeoutError as error:
             begun.add_done_callback(lambda _: clear_backup(self.hypervisor, backup.server, backup))
             raise exception.DeadlineError(
-                f"the backup of server {backup.server} does not begin in {self.begin_seconds:g} s",
+                f"the backup of server {backup.server} does not begin in {seconds:g} s",
                 hint="another job of the guest is under way: capture it again",
             ) from error
 

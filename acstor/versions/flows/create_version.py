@@ -6,7 +6,9 @@ versions that were committed already, since nobody was told of them.
 """
 
 import contextlib
+import logging
 import string
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from acstor import exception
@@ -35,6 +37,12 @@ from acstor.versions.host_capture.states import CaptureState
 from acstor.versions.services.captures import LOST, READ
 from acstor.versions.services.compute import Server
 
+LOG = logging.getLogger(__name__)
+
+ATTEMPTS_MAX = 3
+"""Times that a host is asked to capture where what keeps it from that may pass."""
+AGAIN_SECONDS = 10.0
+"""Seconds before it is asked again."""
 READ_SECONDS = 3600.0
 """Seconds that reading the disks may take, where the request says nothing else."""
 UNDO_SECONDS = 60.0
@@ -87,8 +95,13 @@ class Capture(Step):
         captures = work.services.captures
         work.fence()
         request = request_of(work, place)
-        begun = patiently(work, lambda: captures.start(place["host"], request, work.epoch))
-        found = _until(work, place["host"], begun, READ | LOST)
+        found = _until(
+            work,
+            place["host"],
+            lambda: captures.start(place["host"], request, work.epoch),
+            READ | LOST,
+            attempts=ATTEMPTS_MAX,
+        )
         return {
             "versions": found.versions,
             "left_out": dict(found.left_out),
@@ -125,9 +138,8 @@ class Commit(Step):
         if host is None:
             return {"versions": sorted(work.result_of(Capture.step)["versions"].values())}
         captures = work.services.captures
-        begun = patiently(work, lambda: captures.progress(host, task, work.epoch))
         done = frozenset({CaptureState.COMMITTED}) | LOST
-        found = _until(work, host, begun, done)
+        found = _until(work, host, lambda: captures.progress(host, task, work.epoch), done)
         return {"versions": sorted(found.versions.values())}
 
 
@@ -266,13 +278,20 @@ def _parents(work: Work, owner: str) -> dict[str, str]:
 
 
 def _until(
-    work: Work, host: str, begun: CaptureProgress, ends: frozenset[CaptureState]
+    work: Work,
+    host: str,
+    begin: Callable[[], CaptureProgress],
+    ends: frozenset[CaptureState],
+    *,
+    attempts: int = 1,
 ) -> CaptureProgress:
     """Wait until a capture is in one of some states.
 
+    :param begin: returns the first progress; after a failure that may pass it begins anew.
+    :param attempts: times that it is called.
     :raises AcstorError: the reason for which it came to nothing.
     """
-    found = begun
+    found = patiently(work, begin)
     shown: set[str] = set()
     while True:
         work.report(Progress(bytes_done=found.done_bytes, bytes_total=found.total_bytes or None))
@@ -280,7 +299,14 @@ def _until(
             if work.refresh(version_id) is not None:
                 shown.add(version_id)
         if found.failure is not None:
-            raise found.failure.to_error()
+            attempts -= 1
+            error = found.failure.to_error()
+            if not error.is_transient or attempts <= 0:
+                raise error
+            LOG.info("task %s: %s; it is captured again", work.task.id, exception.one_line(error))
+            work.wait(AGAIN_SECONDS)
+            found = patiently(work, begin)
+            continue
         if found.state in LOST:
             raise exception.UnavailableError(f"host {host} gave the capture up")
         if found.state in ends:

@@ -147,7 +147,10 @@ def test_guest_with_another_job_is_left_alone(host: Host) -> None:
     assert left(host) == []
 
 
-def test_backup_that_does_not_begin_in_time_freezes_nobody(host: Host) -> None:
+@pytest.mark.parametrize("wanted", [WantedConsistency.BEST, WantedConsistency.CRASH])
+def test_backup_that_does_not_begin_in_time_freezes_nobody(
+    host: Host, wanted: WantedConsistency
+) -> None:
     may_begin = threading.Event()
     begin_backup = host.hypervisor.begin_backup
 
@@ -157,7 +160,9 @@ def test_backup_that_does_not_begin_in_time_freezes_nobody(host: Host) -> None:
 
     host.hypervisor.begin_backup = begin_late  # type: ignore[method-assign]
     opener = dataclasses.replace(host.opener, begin_seconds=0.01)
-    with pytest.raises(exception.DeadlineError), opener.opened(request_of()):
+    if wanted is WantedConsistency.BEST:
+        opener = dataclasses.replace(host.opener, frozen_seconds=0.01)
+    with pytest.raises(exception.DeadlineError), opener.opened(request_of(consistency=wanted)):
         raise AssertionError("it has not begun")
     assert not host.hypervisor.agents[SERVER].is_frozen
     ended = host.hypervisor.asked.count("end_backup")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from acstor import exception
 from acstor.repository.versions.record import DiskKind, DiskName
 from acstor.repository.versions.states import VersionState
 from acstor.versions.database.task_states import TaskState
@@ -99,6 +100,31 @@ def test_failure_on_the_host_is_the_tasks(cloud: Cloud, state: CaptureState) -> 
     assert task.state is TaskState.FAILED
     assert task.error is not None
     assert task.error.message == "the origin is full"
+    check_end(cloud, task)
+
+
+@pytest.mark.parametrize("state", [CaptureState.READING, CaptureState.HELD])
+def test_failure_that_passes_is_tried_again(cloud: Cloud, state: CaptureState) -> None:
+    cloud.captures.fails_in = state
+    cloud.captures.failures = [
+        exception.DeadlineError("the backup does not begin"),
+        exception.UnavailableError("the disk's server is silent"),
+    ]
+    ask(cloud)
+    task = cloud.work()
+    assert task.state is TaskState.DONE
+    assert len(cloud.captures.requests) == 3
+    check_end(cloud, task)
+
+
+def test_failure_that_does_not_pass_is_the_tasks_in_the_end(cloud: Cloud) -> None:
+    cloud.captures.fails_in = CaptureState.HELD
+    cloud.captures.failures = [exception.DeadlineError(f"attempt {number}") for number in range(9)]
+    ask(cloud)
+    task = cloud.work()
+    assert task.state is TaskState.FAILED
+    assert task.error is not None
+    assert task.error.message == "attempt 2"
     check_end(cloud, task)
 
 
