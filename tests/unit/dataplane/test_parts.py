@@ -96,8 +96,10 @@ def test_id_that_is_no_uuid_names_no_file(tmp_path: pathlib.Path, disk_id: str) 
         Attachments(str(tmp_path)).forget_image(disk_id)
 
 
-def test_posix_origin_is_read_natively_even_when_it_is_not_there(conf: cfg.ConfigOpts) -> None:
-    source = origin_source.open_source(conf)
+def test_posix_origin_is_read_natively_even_when_it_is_not_there(
+    conf: cfg.ConfigOpts, tmp_path: pathlib.Path
+) -> None:
+    source = origin_source.open_source(conf, Attachments(str(tmp_path / "d")))
     assert source.reader is None
     assert source.posix_root is not None
     assert source.posix_root.endswith("/origin")
@@ -117,12 +119,12 @@ class NativeReader:
 
 
 def test_origin_in_ceph_is_read_natively_even_when_it_is_not_there(
-    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(native_reader, "RadosReader", NativeReader)
     monkeypatch.setattr(origin_source, "RadosReader", NativeReader)
     conf.set_override("url", "rados://me@heads?namespace=n&role=host&timeout=4", group="origin")
-    source = origin_source.open_source(conf)
+    source = origin_source.open_source(conf, Attachments(str(tmp_path / "d")))
     assert source.posix_root is None
     reader: object = source.reader
     assert isinstance(reader, NativeReader)
@@ -140,7 +142,10 @@ def test_origin_in_ceph_is_read_natively_even_when_it_is_not_there(
 
 
 def test_origin_in_ceph_is_read_through_python_where_librados_cannot_be_loaded(
-    conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    conf: cfg.ConfigOpts,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: pathlib.Path,
 ) -> None:
     def fail(**settings: object) -> NativeReader:
         error = native.DataPlaneError("librados.so.2 cannot be loaded: install librados2")
@@ -154,7 +159,7 @@ def test_origin_in_ceph_is_read_through_python_where_librados_cannot_be_loaded(
     monkeypatch.setattr(native_reader, "RadosReader", fail)
     monkeypatch.setattr(opening, "open_origin", open_origin)
     conf.set_override("url", "rados://heads", group="origin")
-    source = origin_source.open_source(conf)
+    source = origin_source.open_source(conf, Attachments(str(tmp_path / "d")))
     reader: object = source.reader
     assert source.posix_root is None
     assert reader == "Python's reader of rados://heads"

@@ -34,12 +34,12 @@ def backup(store: base.RefStore) -> MemoryOrigin:
     return restored
 
 
-def test_new_members_are_active_and_accepted(membership: Membership) -> None:
+def test_new_members_are_to_be_filled_and_accepted(membership: Membership) -> None:
     record, refused = membership.check()
     assert not refused
     assert {name: entry.state for name, entry in record.members.items()} == {
         "home": MemberState.ACTIVE,
-        "other": MemberState.ACTIVE,
+        "other": MemberState.JOINING,
     }
     assert membership.create() == record, "repeating it changes nothing"
 

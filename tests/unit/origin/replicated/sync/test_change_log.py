@@ -8,8 +8,8 @@ import pytest
 from acstor import exception
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
-from acstor.origin.replicated import change_log
 from acstor.origin.replicated.member import Member
+from acstor.origin.replicated.sync import change_log
 from acstor.origin.replicated.sync.change_log import (
     Change,
     ChangeLogWriter,
