@@ -12,6 +12,11 @@ from acstorclient.exception import ApiError, DownloadFailed
 
 PART_BYTES = 256 << 10
 """Bytes that are held in memory at a time, and lost where a connection breaks among them."""
+LOOK_SECONDS = 150.0
+"""Longest silence of the API where it looks into a disk first, for which it takes 120 s at most.
+
+Who leaves earlier leaves a process behind, and each repetition another one.
+"""
 BREAKS_MAX = 5
 """Most breaks of a connection in a row that bring no byte; then it is given up."""
 
@@ -100,7 +105,7 @@ class Download:
         :raises DownloadFailed: it breaks too often, becomes another one, or has another length
             than its head says.
         """
-        head = self._session.head(self._path, params=self._query)
+        head = self._session.head(self._path, params=self._query, timeout=LOOK_SECONDS)
         length, etag = _length(head), head.headers.get("ETag", "")
         if length is None or not etag:
             raise DownloadFailed(f"{self._path} says neither length nor digest of its content")
@@ -139,7 +144,11 @@ class Download:
         """
         headers = {"Range": f"bytes={begin}-", "If-Range": etag} if begin else {}
         with self._session.get(
-            self._path, params=self._query, headers=headers, stream=True
+            self._path,
+            params=self._query,
+            headers=headers,
+            stream=True,
+            timeout=LOOK_SECONDS,
         ) as response:
             is_same = response.headers.get("ETag", etag) == etag
             if not is_same or (begin and response.status_code != requests.codes.partial):

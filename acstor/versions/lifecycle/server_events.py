@@ -5,16 +5,19 @@ of a disk whose server was started again meanwhile is that of then.
 """
 
 import dataclasses
+import functools
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from acstor import exception
+from acstor.backoff import BackOff
 from acstor.repository import layout
 from acstor.repository.versions.record import Trigger
 from acstor.versions.database.opening import Stores
 from acstor.versions.database.tasks import NewTask, TaskKind
+from acstor.versions.lifecycle.delayed_calls import DelayedCalls
 from acstor.versions.lifecycle.own_tasks import EVENTS_SHARE, OwnTasks
 from acstor.versions.lifecycle.server_requests import ServerRequests
 
@@ -27,6 +30,10 @@ EVENTS: Mapping[str, Trigger] = {
     "instance.delete.start": Trigger.DELETE,
 }
 """Trigger of a version by the event type of the notification (nova/compute/manager.py)."""
+ATTEMPTS_MAX = 12
+"""Times that an event is taken while what it needs is away: some ten minutes."""
+BACK_OFF = BackOff(first=5.0, longest=90.0)
+"""Delays between them."""
 _DATA = "nova_object.data"
 _TASKS = uuid.UUID("5d0ac4a0-1c35-5b5f-9a3e-7e0b2b6f6a1d")
 """Name space of the ids of tasks: a notification that comes twice makes one."""
@@ -89,19 +96,32 @@ class ServerEvents:
     """Turns notifications into tasks.
 
     :param own_tasks: bound on the tasks of a project.
+    :param later: makes a call after some seconds; returns whether it will.
     """
 
-    def __init__(self, stores: Stores, requests: ServerRequests, own_tasks: OwnTasks) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        requests: ServerRequests,
+        own_tasks: OwnTasks,
+        later: Callable[[float, Callable[[], None]], bool] | None = None,
+    ) -> None:
         """Keep what to ask."""
         self._stores = stores
         self._requests = requests
         self._own_tasks = own_tasks
+        self._later = later or DelayedCalls()
 
     def hear(self, event_type: str, payload: Any) -> None:
-        """Take a notification; from any thread. What is wrong with it is told, and no error."""
+        """Take a notification; from any thread. What is wrong with it is told, and no error.
+
+        Where Glance or the database is away it is taken later: it comes once.
+        """
         event = event_of(event_type, payload)
-        if event is None:
-            return
+        if event is not None:
+            self._take(event, 1)
+
+    def _take(self, event: ServerEvent, attempt: int) -> None:
         try:
             task = self.task_of(event)
             if task is not None:
@@ -109,6 +129,15 @@ class ServerEvents:
                 self._stores.tasks.create(task)
                 LOG.info("a version of server %s is taken: %s", event.payload.server, event.trigger)
         except exception.AcstorError as error:
+            is_away = isinstance(error, exception.UnavailableError)
+            if is_away and attempt < ATTEMPTS_MAX:
+                again = functools.partial(self._take, event, attempt + 1)
+                if self._later(BACK_OFF.seconds(attempt), again):
+                    LOG.warning(
+                        "the version of server %s at %s is taken later: %s",
+                        event.payload.server, event.trigger, exception.one_line(error),
+                    )  # fmt: skip
+                    return
             LOG.error(
                 "no version of server %s is taken at %s: %s",
                 event.payload.server,
@@ -117,7 +146,7 @@ class ServerEvents:
             )
         except Exception:
             # A fault of one notification is not to end the others.
-            LOG.exception("a notification %s failed", event_type)
+            LOG.exception("a notification of server %s failed", event.payload.server)
 
     def task_of(self, event: ServerEvent) -> NewTask | None:
         """Return the task that an event asks for, None where nobody asked."""

@@ -27,11 +27,6 @@ from acstorclient.v1.volume import Volume
 
 TIMEOUT_SECONDS = 60.0
 """Longest time without a byte of an answer."""
-LOOK_SECONDS = 150.0
-"""The same where the API looks into a disk before it answers, for which it takes 120 s at most.
-
-Who leaves earlier leaves a process behind, and each repetition another one.
-"""
 RETRIES = 3
 """Most repetitions of a request when the API is not there or says so."""
 RETRY_STATUSES = [502, 503, 504]
@@ -185,7 +180,7 @@ class Proxy(proxy.Proxy):
         query = _given({"against": _id(against), "partition": partition})
         if path != "/":
             query["path"] = path
-        for page in self._pages(where, query, timeout=LOOK_SECONDS):
+        for page in self._pages(where, query, timeout=download.LOOK_SECONDS):
             yield from (FileChange.from_body(change) for change in page["files"])
 
     def download_version(
@@ -242,7 +237,7 @@ class Proxy(proxy.Proxy):
     def partitions(self, version: str | Version) -> list[Partition]:
         """Return the partitions of a version's disk."""
         where = _path("versions", _id(version), "partitions")
-        body = _object(self.get(where, timeout=LOOK_SECONDS))
+        body = _object(self.get(where, timeout=download.LOOK_SECONDS))
         return [Partition.from_body(each) for each in body["partitions"]]
 
     def browse_files(
@@ -251,7 +246,7 @@ class Proxy(proxy.Proxy):
         """Yield what is in a directory; of anything else that alone."""
         where = _path("versions", _id(version), "files")
         query = _given({"path": path, "partition": partition})
-        for page in self._pages(where, query, timeout=LOOK_SECONDS):
+        for page in self._pages(where, query, timeout=download.LOOK_SECONDS):
             file = FileEntry.from_body(page["file"])
             if file.kind != "directory":
                 yield file

@@ -2,7 +2,7 @@
 
 import pathlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from acstor.versions.database.opening import Stores, stores_of
 from acstor.versions.database.project_settings import ProjectDefaults
 from acstor.versions.database.tasks import TaskKind, TaskQuery
 from acstor.versions.lifecycle.own_tasks import EVENTS_SHARE, OwnTasks
-from acstor.versions.lifecycle.server_events import EVENTS, ServerEvents, event_of
+from acstor.versions.lifecycle.server_events import ATTEMPTS_MAX, EVENTS, ServerEvents, event_of
 from acstor.versions.lifecycle.server_requests import ServerRequests
 from acstor.versions.retention import Policy
 from tests.compliance.databases import DATABASES, new_clock
@@ -57,9 +57,33 @@ def glance() -> Glance:
     return Glance()
 
 
+class Later:
+    """Calls that wait, made when the test says so."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+        self.calls: list[Callable[[], None]] = []
+        self.is_full = False
+
+    def __call__(self, seconds: float, call: Callable[[], None]) -> bool:
+        if not self.is_full:
+            self.delays.append(seconds)
+            self.calls.append(call)
+        return not self.is_full
+
+    def run(self) -> None:
+        """Make the next call."""
+        self.calls.pop(0)()
+
+
 @pytest.fixture
-def events(stores: Stores, glance: Glance) -> ServerEvents:
-    return ServerEvents(stores, ServerRequests(stores, glance), OwnTasks(stores.tasks, 2))
+def later() -> Later:
+    return Later()
+
+
+@pytest.fixture
+def events(stores: Stores, glance: Glance, later: Later) -> ServerEvents:
+    return ServerEvents(stores, ServerRequests(stores, glance), OwnTasks(stores.tasks, 2), later)
 
 
 def tasks(stores: Stores) -> list[Mapping[str, Any]]:
@@ -131,6 +155,42 @@ def test_service_that_is_away_ends_nothing(
     assert tasks(stores) == []
     glance.error = KeyError("odd")
     events.hear("instance.resize.start", payload(metadata={}))
+
+
+def test_event_is_taken_once_what_it_needs_is_back(
+    events: ServerEvents, stores: Stores, glance: Glance, later: Later
+) -> None:
+    glance.properties = {"acstor_version_on": "resize"}
+    glance.error = exception.UnavailableError("away")
+    events.hear("instance.resize.start", payload(metadata={}))
+    later.run()
+    assert tasks(stores) == []
+    glance.error = None
+    later.run()
+    assert len(tasks(stores)) == 1
+    assert not later.calls
+
+
+def test_event_is_given_up_in_the_end_and_told(
+    events: ServerEvents, glance: Glance, later: Later, caplog: pytest.LogCaptureFixture
+) -> None:
+    glance.error = exception.DeadlineError("slow")
+    events.hear("instance.resize.start", payload(metadata={}))
+    while later.calls:
+        assert "no version of server" not in caplog.text
+        later.run()
+    assert len(later.delays) == ATTEMPTS_MAX - 1
+    assert 300 < sum(later.delays) < 1200
+    assert f"no version of server {SERVER} is taken at resize" in caplog.text
+
+
+def test_flood_while_glance_is_away_is_told(
+    events: ServerEvents, glance: Glance, later: Later, caplog: pytest.LogCaptureFixture
+) -> None:
+    glance.error = exception.UnavailableError("away")
+    later.is_full = True
+    events.hear("instance.resize.start", payload(metadata={}))
+    assert "no version of server" in caplog.text
 
 
 @pytest.mark.parametrize(
