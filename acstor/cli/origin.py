@@ -83,12 +83,12 @@ class ListMembers(lister.Lister):
         return COLUMNS, [
             (
                 name,
-                entry.state.value,
+                record.members[name].state.value,
                 name == home,
                 kinds.get(name, "not configured"),
                 *_seen(found.get(name)),
             )
-            for name, entry in record.members.items()
+            for name in record.names
         ]
 
     def _tell(self, status: MembersStatus | None) -> None:

@@ -18,6 +18,10 @@ from acstor.cluster.ring.decision import MEAN_WEIGHT, Decision, read_decision
 from acstor.cluster.ring.published_ring import read_ring
 from acstor.origin import ref_replacement
 from acstor.origin.base import RefStore
+from acstor.origin.replicated.member_records import MembersRecord, read_members
+from acstor.origin.replicated.members_status import MembersStatus, read_status
+from acstor.origin.replicated.membership import Membership
+from acstor.origin.replicated.states import MemberEvent, MemberState
 from acstor.policy.pins import PINS_REF, Pins, read_pins
 
 
@@ -41,6 +45,15 @@ class RingView:
         """Share of each host, 0 to 1."""
         total = sum(host.vnodes for host in self.hosts)
         return {host.name: host.vnodes / total if total else 0.0 for host in self.hosts}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OriginMembers:
+    """Members of the origin."""
+
+    record: MembersRecord
+    status: MembersStatus | None
+    """As the registrar that leads saw them last; None: none has looked yet."""
 
 
 class Deployment(Protocol):
@@ -78,6 +91,16 @@ class Deployment(Protocol):
 
     def states(self) -> Mapping[str, HeardState]:
         """Return what hosts told lately."""
+
+    def origin_members(self) -> OriginMembers | None:
+        """Return the members of the origin; None where it is one store."""
+
+    def drain_origin_member(self, name: str, *, is_draining: bool) -> None:
+        """Have a member of the origin get nothing new, or take that back.
+
+        :raises NotFoundError: when there is no such member.
+        :raises ConflictError: when its state does not allow it, or it is the home.
+        """
 
 
 class OriginDeployment:
@@ -165,6 +188,23 @@ class OriginDeployment:
     def states(self) -> Mapping[str, HeardState]:
         """Return what hosts told lately."""
         return self._watch.states()
+
+    def origin_members(self) -> OriginMembers | None:
+        """Return the members of the origin; see :meth:`Deployment.origin_members`."""
+        refs = self._open_refs()
+        record, _ = read_members(refs)
+        return None if record is None else OriginMembers(record, read_status(refs))
+
+    def drain_origin_member(self, name: str, *, is_draining: bool) -> None:
+        """Have a member get nothing new; see :meth:`Deployment.drain_origin_member`."""
+        refs = self._open_refs()
+        record, _ = read_members(refs)
+        entry = None if record is None else record.members.get(name)
+        if record is None or entry is None:
+            raise exception.NotFoundError(f"the origin has no member {name}")
+        if is_draining != (entry.state is MemberState.DRAINING):
+            event = MemberEvent.DRAIN if is_draining else MemberEvent.KEEP
+            Membership(record.home, {record.home: refs}).change(name, event)
 
 
 def relative_weight(weight: int) -> float:

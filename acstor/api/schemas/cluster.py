@@ -19,6 +19,27 @@ HOST_SHOWN = parts.wrapped("host", HOST)
 HOSTS_LISTED = parts.listed("hosts", HOST)
 HOSTS_QUERY = parts.changes({"name": parts.NAME, "state": _STATE})
 HOST_CHANGE = parts.wrapped("host", parts.record({"draining": parts.FLAG}))
+ORIGIN_MEMBER = parts.record(
+    {
+        "name": parts.NAME,
+        "state": {
+            "type": "string",
+            "enum": ["joining", "active", "draining", "failed", "removed"],
+        },
+        "home": parts.FLAG,
+        "draining": parts.FLAG,
+        "reachable": parts.nullable(parts.FLAG),
+        "owed_bytes": parts.nullable(parts.COUNT),
+        "sole_bytes": parts.nullable(parts.COUNT),
+        "refs_behind": parts.nullable(parts.COUNT),
+        "refs_age_seconds": parts.nullable(parts.COUNT),
+        "problem": parts.TEXT,
+        "seen_at": parts.nullable(parts.TIME),
+    }
+)
+MEMBER_SHOWN = parts.wrapped("origin_member", ORIGIN_MEMBER)
+MEMBERS_LISTED = parts.listed("origin_members", ORIGIN_MEMBER)
+MEMBER_CHANGE = parts.wrapped("origin_member", parts.record({"draining": parts.FLAG}))
 RING = parts.wrapped(
     "ring",
     parts.record(

@@ -80,6 +80,11 @@ class MembersRecord:
     home: str
     members: Mapping[str, MemberEntry]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all, the home first."""
+        return tuple(sorted(self.members, key=lambda name: (name != self.home, name)))
+
     def encode(self) -> bytes:
         """Return the ref's content, JSON."""
         members = {name: dataclasses.asdict(entry) for name, entry in self.members.items()}

@@ -18,6 +18,7 @@ from acstorclient.v1.cluster import Decision, LiveState, Pin, Ring
 from acstorclient.v1.files import FileChange, FileEntry, Partition
 from acstorclient.v1.host import Host
 from acstorclient.v1.image import Image, Preload
+from acstorclient.v1.origin_member import OriginMember
 from acstorclient.v1.project import Defaults, Usage
 from acstorclient.v1.restore import Restore, RestorePreview
 from acstorclient.v1.schedule import Schedule, SchedulePreview
@@ -409,6 +410,21 @@ class Proxy(proxy.Proxy):
         return Usage(body["usage"], body["limits"])
 
     # Cluster
+
+    def origin_members(self) -> Iterator[OriginMember]:
+        """Yield the stores that the origin is in; none where it is one."""
+        return OriginMember.list(self)
+
+    def get_origin_member(self, name: str) -> OriginMember:
+        """Return a member of the origin by its name."""
+        body = _object(self.get(_path("origin", "members", name)))
+        return OriginMember.existing(**body["origin_member"])
+
+    def update_origin_member(self, name: str, **attributes: Any) -> OriginMember:
+        """Change ``draining`` of a member of the origin."""
+        body = {"origin_member": attributes}
+        response = self.patch(_path("origin", "members", name), json=body)
+        return OriginMember.existing(**_object(response)["origin_member"])
 
     def hosts(self, **query: Any) -> Iterator[Host]:
         """Yield the compute hosts."""

@@ -8,7 +8,7 @@ import pytest
 from openstack import fields, resource
 
 from acstorclient.exception import Explanation
-from acstorclient.v1 import cluster, host, image, project, restore, schedule, task
+from acstorclient.v1 import cluster, host, image, origin_member, project, restore, schedule, task
 from acstorclient.v1 import version as versions
 from acstorclient.v1 import volume as volumes
 from testbed.doubles.contract_api import Example, load_examples
@@ -18,6 +18,7 @@ RESOURCES: Mapping[str, type[resource.Resource]] = {
     "defaults": project.Defaults,
     "host": host.Host,
     "image": image.Image,
+    "origin_member": origin_member.OriginMember,
     "pin": cluster.Pin,
     "preload": image.Preload,
     "preview": schedule.SchedulePreview,
