@@ -19,12 +19,9 @@ from acstor.api.cluster.host_watch import HostWatch
 from acstor.api.operations import Gate, Resource
 from acstor.api.quotas import Quotas, UnifiedLimits, Unlimited, UsageCounter
 from acstor.api.resources import (
-    cluster,
     exports,
-    hosts,
     image_preloads,
     images,
-    origin_members,
     project,
     restore_preview,
     restores,
@@ -40,6 +37,7 @@ from acstor.api.resources import (
     versions,
     volumes,
 )
+from acstor.api.resources.deployment import cluster, hosts, origin_members
 from acstor.api.routes import Route
 from acstor.api.user_services import KeystoneServices
 from acstor.api.version_files import VersionFiles

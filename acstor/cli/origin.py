@@ -15,12 +15,12 @@ from acstor.cli.columns import Size
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_driver
 from acstor.origin.replicated.driver import ReplicatedOrigin
-from acstor.origin.replicated.member_records import MembersRecord
+from acstor.origin.replicated.member_records import MembersRecord, read_mark
 from acstor.origin.replicated.members import MemberAddress, parse_members
 from acstor.origin.replicated.members_status import MembersStatus, MemberStatus, read_status
 from acstor.origin.replicated.membership import Membership, read_record
 from acstor.origin.replicated.sole_objects import find_sole
-from acstor.origin.replicated.states import MemberEvent, MemberState
+from acstor.origin.replicated.states import USED, MemberEvent
 from acstor.repository.repository import Repository
 
 COLUMNS = (
@@ -96,8 +96,14 @@ class ListMembers(lister.Lister):
             self.app.stderr.write("no registrar has looked at the members yet\n")
             return
         age = max(0.0, time.time() - status.updated_at)
-        less = "" if status.is_compared else "; listings are not compared yet, so it may be more"
-        self.app.stderr.write(f"as {status.leader} saw it {age:.0f} s ago{less}\n")
+        self.app.stderr.write(f"as {status.leader} saw it {age:.0f} s ago; {_certainty(status)}\n")
+
+
+def _certainty(status: MembersStatus) -> str:
+    """Return how far the figures of a status are to be believed."""
+    if status.compared_at is None:
+        return "listings are not compared yet, so it may be more"
+    return f"listings were compared {max(0.0, time.time() - status.compared_at):.0f} s ago"
 
 
 def _seen(status: MemberStatus | None) -> tuple[Any, ...]:
@@ -131,16 +137,21 @@ class CreateMembers(command.Command):
                 _require_empty(name, stores[name])
             record = Membership(home, stores).create()
         self.app.stdout.write(f"origin {record.origin} has {len(record.members)} members\n")
+        for name in stores.keys() - record.members.keys():
+            self.app.stdout.write(f"{name} is none of them: 'acstor origin join {name}'\n")
 
 
 def _require_empty(name: str, store: Origin) -> None:
-    """Refuse a store that holds a repository of its own.
+    """Refuse a store in which is anything; one that is a member already is none of these.
 
-    :raises ConflictError: when it does.
+    :raises ConflictError: when there is, also what an interrupted copy has left.
     """
-    if store.exists("format"):
+    if read_mark(store)[0] is not None:
+        return
+    found = next(iter(store.list()), None) or next(iter(store.list_refs()), None)
+    if found is not None:
         raise exception.ConflictError(
-            f"the store of member {name} holds a repository",
+            f"the store of member {name} is not empty: there is {found}",
             hint="a member begins empty: name another directory or namespace",
         )
 
@@ -208,7 +219,7 @@ class RemoveMember(_MemberCommand):
         conf = repository_access.configuration(self.app)
         with _membership(conf) as (_, record):
             entry = record.members.get(name)
-        if entry is not None and entry.state is MemberState.DRAINING:
+        if entry is not None and entry.state in USED:
             _require_drained(_addresses(conf), name)
         self._change(name, MemberEvent.REMOVE)
 
@@ -254,8 +265,7 @@ class FailMember(_MemberCommand):
             lost, more = 0, "what it alone has is not known: no registrar has looked at it"
         else:
             lost = seen.sole_bytes
-            more = "" if status.is_compared else "; listings were not compared, so it may be more"
-            more = f"{lost} bytes are lost with it{more}"
+            more = f"{lost} bytes of images are lost with it; {_certainty(status)}"
         if parsed_args.lost_bytes != lost:
             raise exception.ConflictError(
                 f"giving up member {name} was not confirmed: {more}",

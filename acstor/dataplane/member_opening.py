@@ -116,6 +116,7 @@ class MemberFollower:
         open_refs: OpenRefs = open_driver,
     ) -> None:
         self._home = parse_members(conf.origin.members)[0]
+        self._used = {one.name for one in source.members}
         self._told = {one.name: one.generation for one in source.members}
         self._runtime = runtime
         self._attachments = attachments
@@ -132,6 +133,13 @@ class MemberFollower:
         :raises AcstorError: when the home cannot be read.
         """
         record = _read(self._home, self._open_refs)
+        used = {name for name, one in record.members.items() if one.state in USED}
+        if used != self._used:
+            LOG.warning(
+                "the members of the origin are %s now: restart this data plane to read of these",
+                ", ".join(sorted(used)),
+            )
+            self._used = used
         for name, told in self._told.items():
             entry = record.members.get(name)
             if entry is None or entry.state not in USED or entry.generation == told:

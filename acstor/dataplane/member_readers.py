@@ -114,9 +114,40 @@ def open_members(
                 refs=_Refs(_opener(open_refs, one.url)),
             )
         )
+    known = {one.name for one in addresses}
+    for name, entry in record.members.items():
+        if entry.state in USED and name not in known:
+            readers.append(_not_configured(name, entry.generation, record))
     if len(readers) == 1:
         return OriginSource(readers[0].posix_root, readers[0].reader)
     return OriginSource(None, None, tuple(readers))
+
+
+class _NotConfigured:
+    """Stands for a member that this host's configuration lacks: what it has is not known.
+
+    So nothing that no other member has is taken for absent.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        """Read nothing."""
+        raise exception.UnavailableError(
+            f"member {self._name} of the origin is not in [origin] members of this host",
+            hint=f"add {self._name}=URL there and restart the data plane",
+        )
+
+
+def _not_configured(name: str, generation: int, record: MembersRecord) -> MemberReader:
+    def refuse() -> RefStore:
+        raise exception.UnavailableError(f"member {name} is not configured on this host")
+
+    return MemberReader(
+        name=name, generation=generation, is_assigned=False, posix_root=None,
+        reader=_NotConfigured(name), origin=record.origin, home=record.home, refs=_Refs(refuse),
+    )  # fmt: skip
 
 
 def _opener(open_refs: Callable[[str], RefStore], url: str) -> Callable[[], RefStore]:

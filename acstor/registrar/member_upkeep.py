@@ -9,6 +9,7 @@ from acstor.origin.replicated.driver import ReplicatedOrigin
 from acstor.origin.replicated.sync.keeping import MemberKeeping
 from acstor.origin.retrying import RetryingOrigin
 from acstor.registrar.metrics import RegistrarMetrics
+from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE, check_object
 from acstor.service import ReconcileLoop
 
@@ -31,7 +32,9 @@ class MemberUpkeep:
     def __init__(
         self, origin: ReplicatedOrigin, rate: int, leader: str, metrics: RegistrarMetrics
     ) -> None:
-        self._keeping = MemberKeeping(origin, check_readable, rate * MIB, leader)
+        self._keeping = MemberKeeping(
+            origin, check_readable, rate * MIB, leader, is_wanted=NotCondemned(origin)
+        )
         self._metrics = metrics
         self._loop = ReconcileLoop(self._run, self._seconds_until_due, logger=LOG)
         self._thread = threading.Thread(target=self._loop.run, name="member-upkeep", daemon=True)
@@ -70,6 +73,28 @@ def upkeep_of(
     if not isinstance(store, ReplicatedOrigin):
         return None
     return MemberUpkeep(store, rate, leader, metrics)
+
+
+class NotCondemned:
+    """Says of a key whether nobody deletes its object: copied meanwhile, its name came back.
+
+    :param refs: with the tombstones.
+    """
+
+    def __init__(self, refs: base.RefStore) -> None:
+        self._refs = refs
+
+    def __call__(self, key: str) -> bool:
+        """Return whether it may be copied.
+
+        :raises UnavailableError: when that cannot be told.
+        """
+        name = layout.name_of(key)
+        if name is None:
+            return True
+        if key.startswith(layout.MOVED_PREFIX):
+            name = layout.moved_name(name)
+        return self._refs.get_ref(layout.condemned_ref(name)) is None
 
 
 def check_readable(key: str, content: memoryview, others: base.ObjectStore) -> None:

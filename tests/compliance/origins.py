@@ -16,7 +16,10 @@ from acstor.origin.http.driver import HttpOrigin
 from acstor.origin.rados import native_reader
 from acstor.origin.rados.location import RadosLocation
 from acstor.origin.rados.origin import RadosOrigin
+from acstor.origin.replicated.driver import ReplicatedOrigin
 from acstor.origin.replicated.member import Member
+from acstor.origin.replicated.members import MemberAddress
+from acstor.origin.replicated.membership import Membership
 from acstor.origin.replicated.objects import ReplicatedObjects
 from acstor.origin.replicated.placement import Assignments, Placed
 from acstor.origin.replicated.refs import HomeRefs
@@ -102,6 +105,14 @@ def posix_in_former_layout(path: pathlib.Path) -> base.Origin:
     return origin
 
 
+def members_of(home: base.Origin, other: base.Origin) -> base.Origin:
+    """Return an origin as services open it whose configuration names members."""
+    stores = {"home": home, "other": other}
+    Membership("home", stores).create()
+    addresses = [MemberAddress(name, name) for name in stores]
+    return ReplicatedOrigin(addresses, stores.__getitem__, seconds_max=MEMBER_SECONDS)
+
+
 def replicated(*stores: base.Origin, copies: int = 1) -> base.Origin:
     """Return an origin whose members these are; the first decides, and is the home of the refs.
 
@@ -164,6 +175,10 @@ ORIGINS: dict[str, Factory] = {
     "replicated, three members, one faulty": lambda path: retrying.RetryingOrigin(
         replicated(memory.MemoryOrigin(), unreliable(), memory.MemoryOrigin(), copies=3), 60.0
     ),
+    # Its home has refs of its own, which a list of all has, too.
+    "members of a configuration": lambda path: pair.OriginPair(
+        members_of(posix.PosixOrigin(str(path)), memory.MemoryOrigin()), memory.MemoryOrigin()
+    ),
     "replicated, four members": lambda path: replicated(
         *(memory.MemoryOrigin() for _ in range(4)), copies=2
     ),
@@ -193,6 +208,9 @@ VOLUME_ORIGINS: dict[str, Factory] = {
     "faulty posix": lambda path: lost_answers(posix.PosixOrigin(str(path))),
     "replicated": lambda path: replicated(
         memory.MemoryOrigin(), posix.PosixOrigin(str(path)), copies=2
+    ),
+    "members of a configuration": lambda path: members_of(
+        posix.PosixOrigin(str(path)), memory.MemoryOrigin()
     ),
     "faulty replicated": lambda path: lost_answers(
         replicated(memory.MemoryOrigin(), memory.MemoryOrigin())

@@ -9,6 +9,7 @@ import pytest
 from acstor.origin import base, memory, posix
 from acstor.origin.http.driver import HttpOrigin
 from acstor.origin.rados.origin import RadosOrigin
+from acstor.origin.replicated.driver import ReplicatedOrigin
 from tests.compliance import origins
 
 
@@ -43,4 +44,5 @@ def test_sweep_leaves_what_is_published(origin: base.Origin) -> None:
 def test_every_registered_driver_is_in_this_suite() -> None:
     classes = {entry.load() for entry in metadata.entry_points(group="acstor.origin")}
     assert classes, "the package is not installed"
-    assert classes <= {memory.MemoryOrigin, posix.PosixOrigin, HttpOrigin, RadosOrigin}
+    tried = {memory.MemoryOrigin, posix.PosixOrigin, HttpOrigin, RadosOrigin, ReplicatedOrigin}
+    assert classes <= tried

@@ -40,6 +40,7 @@ class CheckedStore(ForwardingOrigin):
         self._lock = threading.Lock()
         self._store: base.Origin | None = None
         self._check_at = clock()
+        self._is_closed = False
 
     @property
     def objects(self) -> base.ObjectStore:
@@ -52,29 +53,37 @@ class CheckedStore(ForwardingOrigin):
         return self._checked()
 
     def close(self) -> None:
-        """Close what was opened."""
-        with self._lock:
-            store, self._store = self._store, None
+        """Close what was opened; a store that hangs just now is left to itself."""
+        self._is_closed = True
+        store, self._store = self._store, None
         if store is not None:
             store.close()
 
     def _checked(self) -> base.Origin:
         if self._name == self._view.home:
             self._view.refresh()
-        with self._lock:
-            if self._store is None:
-                try:
-                    self._store = self._open()
-                except exception.InvalidError as error:
-                    raise exception.UnavailableError(
-                        f"member {self._name} cannot be opened: {error.message}", hint=error.hint
-                    ) from error
+        try:
+            store = self._store or self._opened()
             if self._clock() >= self._check_at:
-                try:
-                    require_member(self._view.record, self._name, self._store)
-                except exception.FencedError as error:
-                    raise exception.UnavailableError(
-                        f"member {self._name} is not used: {error.message}", hint=error.hint
-                    ) from error
+                require_member(self._view.record, self._name, store, is_fresh=False)
                 self._check_at = self._clock() + CHECK_SECONDS
-            return self._store
+        except exception.AcstorError as error:
+            if error.is_transient:
+                raise
+            # What it has is not known, whatever is wrong with it.
+            raise exception.UnavailableError(
+                f"member {self._name} is not used: {error.message}", hint=error.hint
+            ) from error
+        return store
+
+    def _opened(self) -> base.Origin:
+        """Open the store, outside of the lock, as that may hang; one of two openers' stays."""
+        made = self._open()
+        with self._lock:
+            store = made if self._store is None and not self._is_closed else self._store
+            self._store = store
+        if store is not made:
+            made.close()
+        if store is None:
+            raise exception.UnavailableError(f"member {self._name} is closed")
+        return store

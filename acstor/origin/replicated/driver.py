@@ -1,5 +1,6 @@
 """An origin in several stores, as one: the driver of ``members:`` URLs."""
 
+import contextlib
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,20 +41,24 @@ class UsedMembers(Mapping[str, Member]):
         self._view = view
 
     def __getitem__(self, name: str) -> Member:
-        """Return a member."""
-        if name not in self._view.used:
-            raise KeyError(name)
+        """Return a member, also one that is not used any more: who asks may have begun before."""
         found = self._members.get(name)
         if found is None:
+            if self._view.state(name) is None:
+                raise KeyError(name)
             unknown = CheckedStore(name, _not_configured(name), self._view)
             found = self._members.setdefault(name, Member(name, unknown, MEMBER_SECONDS))
         return found
 
+    def __contains__(self, name: object) -> bool:
+        """Return whether the answers of a member count."""
+        return name in self._view.used
+
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""
-        used = self._view.used
-        known = [name for name in self._members if name in used]
-        yield from (*known, *(name for name in used if name not in self._members))
+        used, known = self._view.used, tuple(self._members)
+        yield from (name for name in known if name in used)
+        yield from (name for name in used if name not in known)
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -61,8 +66,9 @@ class UsedMembers(Mapping[str, Member]):
 
     def close(self) -> None:
         """Close all, also those that are not used."""
-        for member in self._members.values():
-            member.close()
+        with contextlib.ExitStack() as closing:
+            for member in tuple(self._members.values()):
+                closing.callback(member.close)
 
 
 class ReplicatedOrigin(OriginPair):

@@ -150,21 +150,20 @@ class Finder:
             if search.is_over:
                 self._count_absence(search.absence(is_found=False))
             return not search.is_over
-        if error.is_transient:
-            search.failed(member.name, error)
-            self.count(member.name, Fault.UNREACHABLE)
-        elif isinstance(error, exception.CorruptError):
+        if isinstance(error, exception.CorruptError):
             search.damaged(error)
             self.count(member.name, Fault.CORRUPT)
         else:
-            return False
+            # It may be the member's fault or the caller's: who gets nothing else gets the error.
+            search.failed(member.name, error)
+            self.count(member.name, Fault.UNREACHABLE)
         return True
 
     def _candidates(self, placed: Placed) -> Sequence[Member]:
         """Return the members in the order in which they are asked."""
         found = list(self._members.values())
         if placed.is_decided:
-            found = [self._members[name] for name in placed.members if name in self._members]
+            found = [self._members[name] for name in placed.members]
         for member in found:
             member.try_again()
 

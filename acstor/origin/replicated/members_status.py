@@ -47,8 +47,9 @@ class MembersStatus:
     """Seconds since the epoch."""
     leader: str
     """Name of the process."""
-    is_compared: bool
-    """True if the listings were compared since that process leads: the bytes are all there are."""
+    compared_at: float | None
+    """Time of the last comparison of all listings, likewise; None: not since that process leads.
+    What was stored since, by processes that were killed, is in no figure."""
     members: Mapping[str, MemberStatus]
 
     def encode(self) -> bytes:
@@ -72,7 +73,7 @@ class MembersStatus:
                 return cls(
                     _seconds(fields["updated_at"]),
                     _text(fields["leader"]),
-                    fields["is_compared"] is True,
+                    None if fields["compared_at"] is None else _seconds(fields["compared_at"]),
                     {check_name(name): _status(one) for name, one in fields["members"].items()},
                 )
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -171,10 +171,13 @@ def read_record(name: str, refs: RefStore) -> MembersRecord:
     return record
 
 
-def require_member(record: MembersRecord, name: str, refs: RefStore) -> MemberMark:
+def require_member(
+    record: MembersRecord, name: str, refs: RefStore, *, is_fresh: bool = True
+) -> MemberMark:
     """Return the mark of a store that is the member it should be.
 
     :param record: what the home says.
+    :param is_fresh: False if it may have said more since: generations go on to grow meanwhile.
     :param name: of the member that the store is configured as.
     :raises FencedError: when it is not, or is behind the home.
     """
@@ -194,7 +197,8 @@ def require_member(record: MembersRecord, name: str, refs: RefStore) -> MemberMa
         raise exception.FencedError(
             f"member {name} is {entry.state.value}", hint="its name cannot be used again"
         )
-    if not entry.generation <= mark.generation <= entry.generation + 1:
+    is_ahead = is_fresh and mark.generation > entry.generation + 1
+    if is_ahead or mark.generation < entry.generation:
         raise exception.FencedError(
             f"member {name} has generation {mark.generation}, and {entry.generation} is the "
             "one that the home knows: it was restored from a backup, or the home was",

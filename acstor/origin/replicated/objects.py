@@ -21,6 +21,8 @@ Check = Callable[[str, bytes], None]
 """Compares a whole object with its name; raises :class:`~acstor.exception.CorruptError`."""
 PUT_BYTES_PER_SECOND = 4 << 20
 """Rate of the slowest member: its deadline grows by what is stored at this rate."""
+SPACE_KEY = "packs/0"
+"""Key of an object like those that take most of the room."""
 Noted = Callable[[str, str, int], None]
 """Takes the member, the key and the size, bytes, of what was stored and is owed to others."""
 
@@ -125,9 +127,13 @@ class ReplicatedObjects(base.ObjectStore):
         return self._finder.find(key, read)
 
     def is_protected(self, key: str) -> bool:
-        """Return whether some member has it so that hosts cannot delete it."""
+        """Return whether the first member has it so that hosts cannot delete it.
+
+        Copies are made by controllers, whoever stored what they are of.
+        """
         keys.validate_key(key)
-        return any(self._ask_all(lambda origin: origin.is_protected(key)))
+        first = self._placement.place(key).members[0]
+        return self.members[first].call(lambda origin: origin.is_protected(key))
 
     def list(self, prefix: str = "") -> Iterator[str]:
         """Yield the keys that are in any member; each once.
@@ -144,26 +150,13 @@ class ReplicatedObjects(base.ObjectStore):
         yield from self._union(lambda origin: set(origin.list(prefix)))
 
     def list_protected(self, prefix: str) -> Iterator[str]:
-        """Yield the keys that some member has so that hosts cannot delete them.
-
-        Those of the members that can be asked: who lists them looks for what may be relied on.
-
-        :raises UnavailableError: when none can be asked.
-        """
+        """Yield the keys that the first member has so that hosts cannot delete them."""
         keys.validate_prefix(prefix)
-        found: set[str] = set()
-        errors: list[exception.AcstorError] = []
-        for member in self.members.values():
-            try:
-                found |= member.call(
-                    lambda origin: set(origin.list_protected(prefix)),
-                    seconds_max=member.listing_seconds,
-                )
-            except (exception.UnavailableError, exception.OverloadedError) as error:
-                errors.append(error)
-        if errors and len(errors) == len(self.members):
-            raise errors[0]
-        yield from found
+        member = self.members[self._placement.place(prefix).members[0]]
+        yield from member.call(
+            lambda origin: tuple(origin.list_protected(prefix)),
+            seconds_max=member.listing_seconds,
+        )
 
     def delete(self, key: str) -> bool:
         """Delete an object from all members, from the one that decides last.
@@ -186,21 +179,9 @@ class ReplicatedObjects(base.ObjectStore):
         return any(found)
 
     def space(self) -> base.Space | None:
-        """Return the room of the member that has the least free, of those that can be asked.
-
-        :raises UnavailableError: when none can be asked.
-        """
-        spaces: list[base.Space | None] = []
-        failure: exception.AcstorError | None = None
-        for member in self.members.values():
-            try:
-                spaces.append(member.call(lambda origin: origin.space()))
-            except (exception.UnavailableError, exception.OverloadedError) as error:
-                failure = error
-        if failure is not None and not spaces:
-            raise failure
-        told = [space for space in spaces if space is not None]
-        return min(told, key=lambda space: space.free_bytes, default=None)
+        """Return the room of the member in which what is stored next is put first."""
+        first = self._placement.place(SPACE_KEY).members[0]
+        return self.members[first].call(lambda origin: origin.space())
 
     def sweep(self) -> int:
         """Remove leftovers from all members."""
@@ -301,9 +282,9 @@ class ReplicatedObjects(base.ObjectStore):
 
     def _holders(self, placed: Placed) -> Sequence[Member]:
         """Return the members that may have an object that is placed so."""
-        if not placed.is_decided:
-            return tuple(self.members.values())
-        return [self.members[name] for name in placed.members if name in self.members]
+        if placed.is_sole:
+            return [self.members[name] for name in placed.members]
+        return tuple(self.members.values())
 
     def _listed(self, name: str, prefix: str) -> Iterator[str]:
         member = self.members[name]

@@ -21,6 +21,8 @@ class Placed:
     """True while it comes to the first member from another one."""
     is_decided: bool = False
     """True if the first member has all that any of them has: what it lacks is nowhere."""
+    is_sole: bool = False
+    """True if no other member ever has it."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

@@ -71,6 +71,9 @@ class Search:
             return exception.NotFoundError(f"no member has an object {self._key}")
         if self._failures and is_over:
             return exception.DeadlineError(f"there was no time to read {self._key}")
+        lasting = [error for error in self._failures.values() if not error.is_transient]
+        if lasting and len(lasting) == len(self._failures):
+            return lasting[0]
         if self._failures:
             names = ", ".join(sorted(self._failures))
             first = next(iter(self._failures.values()))

@@ -1,17 +1,21 @@
 """Placement of objects in the members of an origin, by the states of these.
 
-Objects of images are in all members, the home first. A slot of a volume's log is a decision about
-who came first: it is made in the home, and is nowhere else (RFD 38, *Where objects are*).
+Objects of images are in all members. Each is put into the home at first: without it there is no ref
+that could name the object, and who opens the home alone finds everything. A slot of a volume's log
+is a decision about who came first: it is made in the home, and is nowhere else (RFD 38, *Where
+objects are*).
 """
 
 from acstor.origin.replicated.placement import Placed
 from acstor.origin.replicated.states import MemberState
 from acstor.origin.replicated.view import MembersView
 
-CONTENT_FOLDERS = frozenset({"packs", "manifests"})
+CONTENT_FOLDERS = ("packs/", "manifests/")
 """Folders of what is named by its content."""
-COPIED_FOLDERS = frozenset({"moved"})
+DECIDED_FOLDERS = ("moved/",)
 """Folders of what the home decides, and the others get copies of."""
+COPIED_FOLDERS = (*CONTENT_FOLDERS, *DECIDED_FOLDERS)
+"""Folders of what all members have."""
 _FILLED = (MemberState.ACTIVE, MemberState.JOINING)
 
 
@@ -26,13 +30,12 @@ class SetPlacement:
 
     def place(self, key: str) -> Placed:
         """Return the members of an object."""
-        folder, is_there, _ = key.partition("/")
         home = self._view.home
-        if is_there and folder in CONTENT_FOLDERS:
-            return Placed((home, *self._others()), is_content_named=True)
-        if is_there and folder in COPIED_FOLDERS:
+        if key.startswith(CONTENT_FOLDERS):
+            return Placed((home, *self._others()))
+        if key.startswith(DECIDED_FOLDERS):
             return Placed((home, *self._others()), is_decided=True)
-        return Placed((home,), is_decided=True)
+        return Placed((home,), is_decided=True, is_sole=True)
 
     def _others(self) -> tuple[str, ...]:
         """Return the members that shall have what the home has, those that are filled last."""

@@ -3,7 +3,9 @@
 import dataclasses
 
 from acstor.origin.replicated.driver import ReplicatedOrigin
-from acstor.origin.replicated.set_placement import CONTENT_FOLDERS, COPIED_FOLDERS
+from acstor.origin.replicated.member import Member
+from acstor.origin.replicated.set_placement import CONTENT_FOLDERS
+from acstor.origin.replicated.states import MemberState
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -16,21 +18,25 @@ class SoleObjects:
 
 
 def find_sole(origin: ReplicatedOrigin, name: str) -> SoleObjects:
-    """Return what a member has of images that no other has, by the listings of all of them.
+    """Return what a member has of images that no member in use has, by their listings.
+
+    What the home decides is left out: what it lacks of that was deleted.
 
     :raises UnavailableError: when one of them cannot be asked.
     """
+    others = [
+        member
+        for one, member in origin.members.items()
+        if one != name and origin.view.state(one) is MemberState.ACTIVE
+    ]
     sole: set[str] = set()
-    for folder in sorted(CONTENT_FOLDERS | COPIED_FOLDERS):
-        prefix = f"{folder}/"
-        listings = {
-            one: member.call(
-                lambda store: frozenset(store.list(prefix)),  # noqa: B023
-                seconds_max=member.listing_seconds,
-            )
-            for one, member in origin.members.items()
-        }
-        sole |= listings[name].difference(
-            *(found for one, found in listings.items() if one != name)
-        )
+    for prefix in CONTENT_FOLDERS:
+        left = _listed(origin.members[name], prefix)
+        for member in others:
+            left -= _listed(member, prefix)
+        sole |= left
     return SoleObjects(len(sole), min(sole, default=""))
+
+
+def _listed(member: Member, prefix: str) -> set[str]:
+    return member.call(lambda store: set(store.list(prefix)), seconds_max=member.listing_seconds)

@@ -56,10 +56,17 @@ class MembersView:
         :param is_due: True to do so now; else once :data:`REFRESH_SECONDS` are over.
         :raises UnavailableError: when the home cannot be reached; what was known stays known.
         """
-        with self._lock:
-            if not is_due and self._clock() < self._due_at:
-                return
+        if not is_due and self._clock() < self._due_at:
+            return
+        if not self._lock.acquire(blocking=is_due):
+            return
+        try:
             self._due_at = self._clock() + REFRESH_SECONDS
+            self._read()
+        finally:
+            self._lock.release()
+
+    def _read(self) -> None:
         ref = self._refs.refresh_ref(MEMBERS_REF, self._ref)
         if ref is None:
             raise exception.UnavailableError(

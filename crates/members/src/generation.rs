@@ -32,9 +32,9 @@ pub trait GenerationReader: Send + Sync + 'static {
 pub(crate) enum GenerationState {
     /// Not looked at since it may have changed: it is before the next read.
     Unchecked,
-    /// The one that is configured.
+    /// The one that is configured, or a later one.
     Current,
-    /// Another one: restored from a backup, or another store. It is looked at again before each read
+    /// An earlier one: restored from a backup. It is looked at again before each read
     /// that its breaker lets through.
     Fenced,
 }
@@ -42,9 +42,9 @@ pub(crate) enum GenerationState {
 /// Event of the knowledge of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GenerationEvent {
-    /// It was read, and is the configured one.
+    /// It was read, and is the configured one or a later one.
     Matched,
-    /// It was read, and is another one.
+    /// It was read, and is an earlier one.
     Differed,
     /// The member was away, or another generation is configured.
     Renewed,
@@ -70,10 +70,11 @@ impl GenerationState {
 
 /// Returns whether a member that carries `found` is the one of which `configured` is known.
 ///
-/// A generation grows in the member first, so one that is ahead by one is what a growth that is under way
-/// looks like. One that is behind lacks what it has acknowledged, and says *not found* of it.
+/// What this host knows is a lower bound: a generation grows in the member first, and goes on to grow while
+/// the host cannot read the home. One that is behind lacks what it has acknowledged, and says *not found*
+/// of it.
 pub(crate) fn is_current(found: u64, configured: u64) -> bool {
-    found == configured || configured.checked_add(1) == Some(found)
+    found >= configured
 }
 
 #[cfg(test)]
@@ -81,9 +82,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_only_the_configured_generation_and_the_next_are_read() {
+    fn test_members_behind_the_configured_generation_are_not_read() {
         let current: Vec<u64> = (0..10).filter(|found| is_current(*found, 5)).collect();
-        assert_eq!(current, [5, 6]);
+        assert_eq!(current, [5, 6, 7, 8, 9]);
         assert!(is_current(u64::MAX, u64::MAX) && !is_current(0, u64::MAX));
     }
 

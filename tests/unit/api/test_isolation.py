@@ -33,6 +33,7 @@ BODIES: dict[str, Any] = {
     "volumes:update": {"volume": {"durability": "write-back", "interval_seconds": 10}},
     "preloads:create": {"preload": {"hosts": "all"}},
     "hosts:update": {"host": {"draining": True}},
+    "origin_members:update": {"origin_member": {"draining": True}},
     "pins:create": {"pin": {"host": "cmp-1", "weight": 0.5}},
     "defaults:set": {"defaults": {"version_on": [], "version_keep": {}, "on_delete": False}},
 }
@@ -77,7 +78,9 @@ class Things:
             "restores:preview": f"?server_id={SERVER}",
         }
         query = queries.get(rule, "")
-        return caller.ask(method, route.path.format(host="cmp-1", **self.ids) + query, body)
+        return caller.ask(
+            method, route.path.format(host="cmp-1", member="nfs", **self.ids) + query, body
+        )
 
 
 def operations(routes: list[Route]) -> Iterator[tuple[Route, str, str]]:

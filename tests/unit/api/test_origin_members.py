@@ -42,7 +42,7 @@ def test_members_are_shown_as_the_registrar_saw_them(
     assert (home["name"], home["home"], home["state"]) == ("nfs", True, "active")
     assert (ceph["reachable"], ceph["owed_bytes"], ceph["seen_at"]) == (None, None, None)
     seen = MemberStatus(False, 5 << 30, 7, 2, 61.4, "member ceph did not answer")
-    write_status(api.origin, MembersStatus(1_000.0, "ctl1", True, {"ceph": seen}))
+    write_status(api.origin, MembersStatus(1_000.0, "ctl1", 1_000.0, {"ceph": seen}))
     shown = admin.get(f"{PATH}/ceph").json["origin_member"]
     assert shown["seen_at"] == "1970-01-01T00:16:40Z"
     assert (shown["reachable"], shown["owed_bytes"], shown["sole_bytes"]) == (False, 5 << 30, 7)

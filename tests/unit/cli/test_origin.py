@@ -121,6 +121,23 @@ def test_member_joins_later_and_is_drained_and_removed(deployment: Deployment) -
     assert "not in [origin] members" in text
 
 
+def test_joining_member_is_not_removed_with_what_it_alone_has(deployment: Deployment) -> None:
+    deployment.run("origin", "create")
+    lonely = "packs/00/" + "0" * 64
+    PosixOrigin(str(deployment.folder / "near")).put_if_absent(lonely, [b"alone"])
+    status, text = deployment("origin", "remove", "near")
+    assert status != 0
+    assert lonely in text
+    PosixOrigin(str(deployment.folder / "near")).delete(lonely)
+    assert "near is removed" in deployment.run("origin", "remove", "near")
+
+
+def test_create_says_who_has_not_joined(deployment: Deployment) -> None:
+    deployment.run("origin", "create")
+    deployment.configure(*NAMES)
+    assert "far is none of them: 'acstor origin join far'" in deployment.run("origin", "create")
+
+
 def test_drain_is_given_up(deployment: Deployment) -> None:
     deployment.run("origin", "create")
     deployment.lead()
@@ -133,7 +150,7 @@ def test_giving_up_a_member_wants_the_loss_confirmed(deployment: Deployment) -> 
     deployment.lead()
     status, text = deployment("origin", "fail", "near")
     assert status != 0
-    assert "0 bytes are lost with it" in text
+    assert "0 bytes of images are lost with it" in text
     assert "--lost-bytes 0" in text
     assert deployment("origin", "fail", "near", "--lost-bytes", "7")[0] != 0
     assert "near is failed" in deployment.run("origin", "fail", "near", "--lost-bytes", "0")
@@ -154,7 +171,7 @@ def test_store_with_a_repository_of_its_own_is_refused(deployment: Deployment) -
     images.open_repository(PosixOrigin(str(deployment.folder / "near")))
     status, text = deployment("origin", "create")
     assert status != 0
-    assert "near holds a repository" in text
+    assert "near is not empty: there is format" in text
 
 
 def test_home_without_a_repository_is_refused(deployment: Deployment) -> None:

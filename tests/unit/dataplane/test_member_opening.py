@@ -139,3 +139,26 @@ def test_origin_of_one_store_needs_nothing_of_it(stores: Stores, tmp_path: pathl
     assert source.posix_root == str(tmp_path)
     assert not source.members
     assert stores.attachments.members() is None
+
+
+def test_member_that_this_host_does_not_know_is_never_taken_for_empty(
+    stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = open_configured(stores.conf, stores.attachments, stores.open_refs)
+    stores.refs["far"] = MemoryOrigin()
+    membership = Membership("home", stores.refs)
+    membership.join("far")
+    runtime = cast(DataPlane, cast(Any, Runtime()))
+    follower = MemberFollower(
+        stores.conf, source, lambda: runtime, stores.attachments, stores.open_refs
+    )
+    follower.look()
+    follower.look()
+    assert caplog.text.count("are far, home, near now: restart this data plane") == 1
+    far = open_configured(stores.conf, stores.attachments, stores.open_refs).members[2]
+    assert far.name == "far"
+    assert far.reader is not None
+    with pytest.raises(exception.UnavailableError, match="members of this host"):
+        far.reader.readinto("packs/x", 0, memoryview(bytearray(1)))
+    with pytest.raises(exception.UnavailableError):
+        far.read_generation()

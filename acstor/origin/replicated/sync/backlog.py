@@ -84,14 +84,20 @@ class Backlog:
             return (pair, key) in self._disks
 
     def owed_to(self, target: str) -> int:
-        """Return the number of objects that are owed to a member, deferred ones included."""
+        """Return the number of objects that are owed to a member, without what was deferred."""
         with self._lock:
             return sum(
-                len(objects)
+                (pair, key) not in self._deferred
                 for pair, disks in self._owed.items()
                 if pair.target == target
                 for objects in disks.values()
+                for key in objects
             )
+
+    def deferred_of(self, target: str) -> Sequence[str]:
+        """Return the keys of what is owed to a member and cannot be copied, in their order."""
+        with self._lock:
+            return sorted({key for pair, key in self._deferred if pair.target == target})
 
     def size_bytes(self, pair: Pair, disk: str | None = None) -> int:
         """Return the bytes that one member owes to another one, of one disk or of all."""

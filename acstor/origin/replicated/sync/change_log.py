@@ -12,6 +12,7 @@ writers keep it, as members are plain stores; it counts bytes of objects, and is
 import dataclasses
 import hashlib
 import json
+import logging
 import re
 import secrets
 import threading
@@ -43,6 +44,8 @@ HEADER_LENGTH_MAX = 1024
 """Longest first line, bytes."""
 DISK_LENGTH_MAX = 64
 """Longest name of a disk, characters."""
+
+LOG = logging.getLogger(__name__)
 
 _SESSION = re.compile(r"[0-9a-f]{32}\Z")
 
@@ -232,7 +235,14 @@ class ChangeLogWriter:
                 segment = next(iter(self._waiting[member]), None)
             if segment is None:
                 return
-            _store(self._members[member], segment)
+            try:
+                _store(self._members[member], segment)
+            except exception.AcstorError as error:
+                if error.is_transient:
+                    raise
+                # Hosts may not write it where rights are tight: listings tell of it instead.
+                LOG.debug("no change log in member %s: %s", member, exception.one_line(error))
+                self.lost += 1
             with self._lock:
                 waiting = self._waiting[member]
                 if waiting and waiting[0] is segment:

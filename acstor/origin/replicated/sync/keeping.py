@@ -6,7 +6,7 @@ each copies what is owed, and generations and states change by swaps.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from acstor import exception
 from acstor.origin.replicated.driver import ReplicatedOrigin
@@ -16,10 +16,12 @@ from acstor.origin.replicated.members_status import (
     ERROR_LENGTH_MAX,
     MembersStatus,
     MemberStatus,
+    read_status,
     write_status,
 )
 from acstor.origin.replicated.membership import Membership
 from acstor.origin.replicated.refs import RefCopier, RefLag
+from acstor.origin.replicated.set_placement import COPIED_FOLDERS
 from acstor.origin.replicated.states import MemberEvent, MemberState
 from acstor.origin.replicated.sync.budget import Bandwidth, SyncBudget
 from acstor.origin.replicated.sync.member_copy import Check, MemberCopy
@@ -28,8 +30,10 @@ from acstor.origin.replicated.sync.synchronisation import Synchronisation, SyncR
 
 LOG = logging.getLogger(__name__)
 
-COMPARE_SECONDS = 86_400.0
+COMPARE_SECONDS = 3600.0
 """Time after which listings are compared again, though nothing asks for it."""
+REFS_SECONDS = 60.0
+"""Time from one copy of the refs to the next, however fast passes follow each other."""
 FIRST_GROWTH_SECONDS = 600.0
 """Time after which generations grow first: leaders that follow each other fast shall not."""
 GROWTH_SECONDS = 3600.0
@@ -43,6 +47,7 @@ class MemberKeeping:
     :param check: compares objects with their names before they are copied.
     :param rate: largest rate of copies to and from a member, bytes per second.
     :param leader: name of this process, for operators.
+    :param is_wanted: see :class:`.MemberCopy`.
     :param clock: monotonic seconds.
     :param now: seconds since the epoch.
     """
@@ -54,17 +59,21 @@ class MemberKeeping:
         rate: int,
         leader: str,
         *,
+        is_wanted: Callable[[str], bool] = lambda key: True,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._origin = origin
         self._check = check
+        self._is_wanted = is_wanted
+        self._former: Mapping[str, MemberStatus] = {}
         self._bandwidth = Bandwidth(rate, rate, rate)
         self._leader = leader
         self._clock = clock
         self._now = now
         self._growth_at = clock() + FIRST_GROWTH_SECONDS
         self._away: dict[str, str] = {}
+        self._refs_at = clock()
         self._begin({})
 
     def run(self) -> MembersStatus:
@@ -83,9 +92,11 @@ class MemberKeeping:
         self.report = self._sync.run_period()
         for pair, error in self.report.errors.items():
             LOG.warning("copies from member %s to %s: %s", pair.source, pair.target, error)
-        lags = self._copier.copy()
+        if self._clock() >= self._refs_at:
+            self._copier.copy()
+            self._refs_at = self._clock() + REFS_SECONDS
         self._finish_joining()
-        status = self._status(lags)
+        status = self._status(self._copier.lags())
         try:
             write_status(self._home, status)
         except exception.ConflictError:
@@ -104,12 +115,14 @@ class MemberKeeping:
         self._refs = {name: MemberRefs(origin.members[name]) for name in names}
         self._home = origin.refs
         budgets = {name: SyncBudget(self._bandwidth, self._clock) for name in names}
-        copy = MemberCopy(origin.replicated, budgets, self._check)
+        copy = MemberCopy(origin.replicated, budgets, self._check, is_wanted=self._is_wanted)
         self._sync = Synchronisation(origin.members, origin.placement, budgets, copy)
         others = {name: refs for name, refs in self._refs.items() if name != origin.view.home}
         self._copier = RefCopier(self._home, others, self._clock)
         self._compare_at = self._clock()
-        self._is_compared = False
+        self._refs_at = self._clock()
+        self._compared_at: float | None = None
+        self._former = {**self._former, **self._read_former()}
         self.report = SyncReport({})
 
     def _look_who_is_there(self) -> None:
@@ -138,19 +151,34 @@ class MemberKeeping:
     def _find_what_is_owed(self) -> None:
         try:
             self._sync.look()
-            if self._sync.needs_comparison or self._clock() >= self._compare_at:
-                self._sync.compare()
-                self._is_compared = True
-                self._compare_at = self._clock() + COMPARE_SECONDS
-        except (exception.UnavailableError, exception.OverloadedError) as error:
+        except exception.AcstorError as error:
+            LOG.warning("change logs of members: %s", exception.one_line(error))
+        is_due = self._sync.needs_comparison or self._clock() >= self._compare_at
+        if not is_due:
+            return
+        try:
+            self._sync.compare(COPIED_FOLDERS, left_out=self._away)
+        except exception.AcstorError as error:
             LOG.warning("what members owe is not known: %s", exception.one_line(error))
+            return
+        self._compare_at = self._clock() + COMPARE_SECONDS
+        if not self._away:
+            self._compared_at, self._former = self._now(), {}
+
+    def _read_former(self) -> Mapping[str, MemberStatus]:
+        """Return what the process that led before has seen: more than this one has by now."""
+        try:
+            status = read_status(self._home)
+        except exception.CorruptError:
+            return {}
+        return {} if status is None else status.members
 
     def _finish_joining(self) -> None:
         """Have a member that has all that it shall have be in use."""
         for name in self._states:
             if self._origin.view.state(name) is not MemberState.JOINING or name in self._away:
                 continue
-            if not self._is_compared or self._sync.backlog.owed_to(name):
+            if self._compared_at is None or self._sync.backlog.owed_to(name):
                 continue
             membership = Membership(self._origin.view.home, self._refs)
             try:
@@ -163,26 +191,31 @@ class MemberKeeping:
 
     def _error_of_copies(self, name: str) -> str:
         """Return what hindered copies to a member in the last pass; empty: nothing did."""
+        deferred = self._sync.backlog.deferred_of(name)
+        if deferred:
+            return f"{len(deferred)} objects are damaged or contradict each other: {deferred[0]}"
         return next((text for pair, text in self.report.errors.items() if pair.target == name), "")
 
     def _status(self, lags: Mapping[str, RefLag]) -> MembersStatus:
-        backlog = self._sync.backlog
         found = {}
         for name in self._states:
             lag = lags.get(name, RefLag(0, None))
             error = self._away.get(name) or self._error_of_copies(name) or lag.error
             found[name] = MemberStatus(
                 is_reachable=name not in self._away,
-                owed_bytes=max(
-                    (backlog.size_bytes(Pair(one, name)) for one in self._states if one != name),
-                    default=0,
-                ),
-                sole_bytes=max(
-                    (backlog.size_bytes(Pair(name, one)) for one in self._states if one != name),
-                    default=0,
-                ),
+                owed_bytes=self._bytes(Pair(one, name) for one in self._states if one != name),
+                sole_bytes=self._sole_bytes(name),
                 refs_behind=lag.refs,
                 refs_age_seconds=lag.age_seconds,
                 error=error[:ERROR_LENGTH_MAX],
             )
-        return MembersStatus(self._now(), self._leader, self._is_compared, found)
+        return MembersStatus(self._now(), self._leader, self._compared_at, found)
+
+    def _sole_bytes(self, name: str) -> int:
+        """Return what a member owes; what was known of it before all was compared counts, too."""
+        former = self._former.get(name)
+        owed = self._bytes(Pair(name, one) for one in self._states if one != name)
+        return max(owed, 0 if former is None else former.sole_bytes)
+
+    def _bytes(self, pairs: Iterable[Pair]) -> int:
+        return max(map(self._sync.backlog.size_bytes, pairs), default=0)

@@ -1,5 +1,6 @@
 """The thread that stores the change logs of a process."""
 
+import atexit
 import logging
 import threading
 
@@ -33,13 +34,18 @@ class LogKeeper:
             if self._thread is None and not self._is_ended.is_set():
                 self._thread = threading.Thread(target=self._run, name="change-log", daemon=True)
                 self._thread.start()
+                # Commands end without closing what they opened.
+                atexit.register(self.close)
 
     def close(self) -> None:
         """Store what there is. What cannot be stored is found by a comparison of listings."""
         with self._lock:
+            if self._is_ended.is_set():
+                return
             self._is_ended.set()
             thread = self._thread
         if thread is not None:
+            atexit.unregister(self.close)
             thread.join()
             self._store(is_ending=True)
 
@@ -52,3 +58,5 @@ class LogKeeper:
             self._log.store_due(is_ending=is_ending)
         except exception.AcstorError as error:
             LOG.warning("a change log is stored later: %s", exception.one_line(error))
+        except Exception:
+            LOG.exception("change logs cannot be stored")

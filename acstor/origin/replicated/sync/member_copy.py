@@ -55,6 +55,7 @@ class MemberCopy:
     :param objects: the members, and where objects are.
     :param budgets: of each member; both members of a copy pay.
     :param check: compares objects with their names, where a name says something.
+    :param is_wanted: says of a key whether it may be copied: not what is being deleted.
     :param verified_share: of the copies that are read back, 0 to 1.
     :param wait: how to wait, seconds.
     """
@@ -65,6 +66,7 @@ class MemberCopy:
         budgets: Mapping[str, SyncBudget],
         check: Check,
         *,
+        is_wanted: Callable[[str], bool] = lambda key: True,
         verified_share: float = VERIFIED_SHARE,
         choice: random.Random | None = None,
         wait: Callable[[float], object] = time.sleep,
@@ -73,6 +75,7 @@ class MemberCopy:
         self._members = objects.members
         self._budgets = budgets
         self._check = check
+        self._is_wanted = is_wanted
         self._verified_share = verified_share
         self._choice = choice or random.Random()
         self._wait = wait
@@ -85,7 +88,8 @@ class MemberCopy:
         :raises ExhaustedError: when the target is full.
         :raises UnavailableError: when one of the two cannot be asked.
         """
-        size = self._size(pair.source, key)
+        # What is condemned is deleted after a grace period that is longer than any copy.
+        size = self._size(pair.source, key) if self._is_wanted(key) else None
         if size is None:
             return Outcome.GONE, 0
         found = self._size(pair.target, key)
@@ -97,6 +101,8 @@ class MemberCopy:
         content = self._sound(pair, key, size)
         if content is None:
             return Outcome.DAMAGED, 0
+        if self._size(pair.source, key) is None:
+            return Outcome.GONE, 0  # deleted while it was read: its name is not to come back
         target = self._members[pair.target]
         self._pay((pair.target,), len(content))
         is_new = target.call(

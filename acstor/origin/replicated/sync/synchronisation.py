@@ -11,7 +11,7 @@ import concurrent.futures
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from acstor import exception
 from acstor.origin.replicated.member import Member
@@ -106,40 +106,49 @@ class Synchronisation:
                     for change in changes:
                         self.backlog.add(name, disk, change)
 
-    def compare(self, prefix: str = "") -> int:
+    def compare(self, folders: Sequence[str] = ("",), left_out: Collection[str] = ()) -> int:
         """Find what is owed by the members' listings; return the number of objects.
 
-        What could not be copied before is tried again afterwards.
+        What could not be copied before is tried again afterwards. An object that the first member
+        decides and does not have was deleted: it is owed to nobody.
 
         After a member was away, a writer died, or a segment was damaged; and now and then, as a
         writer that died tells nobody.
 
-        :param prefix: folder; empty: all.
-        :raises UnavailableError: when a member cannot be asked.
+        :param folders: each ends with ``/``; one that is empty: all.
+        :param left_out: members that cannot be asked now; what is owed by and to the others counts.
+        :raises UnavailableError: when another member cannot be asked.
         """
         unreadable = set(self._unreadable)
         self.backlog.retry()
+        found = sum(self._compare_folder(folder, left_out) for folder in folders)
+        if not left_out:
+            self._compared |= unreadable
+        return found
+
+    def _compare_folder(self, folder: str, left_out: Collection[str]) -> int:
         listings = {
             name: member.call(
-                lambda origin: set(origin.list(prefix)), seconds_max=member.listing_seconds
+                lambda origin: set(origin.list(folder)), seconds_max=member.listing_seconds
             )
             for name, member in self._members.items()
+            if name not in left_out
         }
         found = 0
         for key in sorted(set().union(*listings.values())):
-            if key.startswith(CHANGES_PREFIX):
+            placed = self._placement.place(key)
+            shall_have = [name for name in placed.members if name in listings]
+            if key.startswith(CHANGES_PREFIX) or all(key in listings[name] for name in shall_have):
                 continue
-            shall_have = self._placement.place(key).members
+            if placed.is_decided and key not in listings.get(placed.members[0], ()):
+                continue
             holders = [name for name in (*shall_have, *listings) if key in listings[name]]
-            if any(key not in listings[name] for name in shall_have):
-                size = _size(self._members[holders[0]], key)
-                self.backlog.add(holders[0], COMPARED_DISK, Change(key, size))
-                for name in shall_have:
-                    if key in listings[name]:
-                        self.backlog.settle(Pair(holders[0], name), key)
-                found += 1
-        if not prefix:
-            self._compared |= unreadable
+            size = _size(self._members[holders[0]], key)
+            self.backlog.add(holders[0], COMPARED_DISK, Change(key, size))
+            for name in shall_have:
+                if key in listings[name]:
+                    self.backlog.settle(Pair(holders[0], name), key)
+            found += 1
         return found
 
     def run_period(self, needed: Mapping[str, str] | None = None) -> SyncReport:

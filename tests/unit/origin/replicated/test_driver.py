@@ -128,7 +128,7 @@ def test_store_that_cannot_be_opened_counts_as_away(stores: Stores) -> None:
         return stores.inner[url]
 
     origin = ReplicatedOrigin([MemberAddress(name, name) for name in NAMES], refuse)
-    with pytest.raises(exception.UnavailableError, match="near cannot be opened"):
+    with pytest.raises(exception.UnavailableError, match="near is not used: origin directory"):
         origin.exists(PACK)
     stores.inner["far"].put_if_absent(PACK, [b"chunks"])
     assert origin.exists(PACK)

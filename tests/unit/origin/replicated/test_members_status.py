@@ -20,7 +20,7 @@ GOLDEN = ROOT / "tests" / "golden" / "members-status-v1.json"
 STATUS = MembersStatus(
     1_700_000_000.5,
     "controller/17-ab12",
-    True,
+    1_700_000_000.0,
     {
         "ceph": MemberStatus(True, 0, 0, 0, None),
         "nfs": MemberStatus(False, 5 << 30, 1 << 20, 3, 61.5, "member nfs did not answer"),
@@ -37,7 +37,7 @@ def test_status_version_requires_update() -> None:
 def test_later_status_takes_the_place_of_the_former() -> None:
     home = MemoryOrigin()
     assert read_status(home) is None
-    write_status(home, MembersStatus(1.0, "first", False, {}))
+    write_status(home, MembersStatus(1.0, "first", None, {}))
     write_status(home, STATUS)
     assert read_status(home) == STATUS
 
