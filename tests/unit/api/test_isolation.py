@@ -52,6 +52,7 @@ class Things:
             "target_id": SERVER,
             "image_id": IMAGE,
             "volume_id": VOLUME,
+            "member": "nfs",
         }
         api.user_services.owners[IMAGE] = api.project
         api.user_services.seen[Kind.IMAGE] = [SeenThing(IMAGE, "debian-12", 1)]
@@ -78,9 +79,7 @@ class Things:
             "restores:preview": f"?server_id={SERVER}",
         }
         query = queries.get(rule, "")
-        return caller.ask(
-            method, route.path.format(host="cmp-1", member="nfs", **self.ids) + query, body
-        )
+        return caller.ask(method, route.path.format(host="cmp-1", **self.ids) + query, body)
 
 
 def operations(routes: list[Route]) -> Iterator[tuple[Route, str, str]]:
