@@ -60,9 +60,9 @@ class CheckedStore(ForwardingOrigin):
             store.close()
 
     def _checked(self) -> base.Origin:
-        if self._name == self._view.home:
-            self._view.refresh()
         try:
+            if self._name == self._view.home:
+                self._view.refresh()
             store = self._store or self._opened()
             if self._clock() >= self._check_at:
                 require_member(self._view.record, self._name, store, is_fresh=False)

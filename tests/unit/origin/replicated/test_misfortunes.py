@@ -163,6 +163,17 @@ def test_damaged_mark_of_one_member_keeps_nothing_else_back() -> None:
         stores.open().exists("packs/" + "cd" * 32)
 
 
+def test_damaged_record_of_the_members_makes_the_home_unavailable() -> None:
+    stores = Stores()
+    origin = stores.open()
+    ref = stores.inner["home"].get_ref("members")
+    assert ref is not None
+    stores.inner["home"].swap_ref("members", ref.token, b"{}")
+    stores.clock.now += 11
+    with pytest.raises(exception.UnavailableError, match=r"home is not used: .*malformed"):
+        origin.exists(LOG)
+
+
 def test_member_that_is_given_up_meanwhile_ends_no_call() -> None:
     stores = Stores()
     origin = stores.open()
