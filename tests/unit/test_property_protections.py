@@ -1,13 +1,13 @@
 """The sample of Glance's property protection, by Glance's own code where it is installed."""
 
 import configparser
-import importlib
 import pathlib
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+from oslo_config import cfg
 
 from acstor.registrar import decision
 
@@ -34,24 +34,42 @@ def by_the_documentation() -> May:
     return may
 
 
-def by_glance() -> May:
-    """Return what Glance allows with the sample; skip the test where there is no Glance."""
+@pytest.fixture
+def by_glance(monkeypatch: pytest.MonkeyPatch) -> Iterator[May]:
+    """What Glance allows with the sample; the test is skipped where there is no Glance.
+
+    It reads the configuration of the process, which is others' again afterwards.
+    """
     property_utils = pytest.importorskip("glance.common.property_utils")
-    conf = importlib.import_module("oslo_config.cfg").CONF
-    conf([], project="glance", default_config_files=[])
-    conf.set_override("property_protection_file", str(SAMPLE))
+    owner = getattr(cfg.CONF, "project", None)
+    monkeypatch.setattr(cfg.CONF, "project", owner, raising=False)
+    cfg.CONF([], project="glance", default_config_files=[])
+    cfg.CONF.set_override("property_protection_file", str(SAMPLE))
     rules = property_utils.PropertyRules(policy_enforcer=object())
 
     def may(role: str, operation: str, name: str) -> bool:
         person = types.SimpleNamespace(roles=[role], service_roles=[])
         return bool(rules.check_property_rules(name, operation, person))
 
-    return may
+    yield may
+    cfg.CONF.clear_override("property_protection_file")
+    cfg.CONF.reset()
 
 
-@pytest.mark.parametrize("judge", [by_the_documentation, by_glance])
-def test_sample_closes_our_properties_and_no_others(judge: Callable[[], May]) -> None:
-    may = judge()
+def test_sample_closes_our_properties_and_no_others_by_the_documentation() -> None:
+    _check(by_the_documentation())
+
+
+def test_sample_closes_our_properties_and_no_others_by_glance(by_glance: May) -> None:
+    _check(by_glance)
+    assert cfg.CONF.project == "glance"
+
+
+def test_configuration_of_the_process_is_nobody_elses_afterwards() -> None:
+    assert getattr(cfg.CONF, "project", None) != "glance"
+
+
+def _check(may: May) -> None:
     for name in (*PROPERTIES, "acstor_", "acstor_of_a_later_release"):
         assert may("member", "read", name)
         for operation in OPERATIONS:
