@@ -26,7 +26,7 @@ def two_hosts(cloud: Cloud) -> tuple[Host, Host, Image]:
 
 
 def test_peer_serves_what_it_has(cloud: Cloud) -> None:
-    """What one host has read, the other one need not read from the origin."""
+    """Chunks that one host has read need not leave the origin again for the other."""
     first, second, image = two_hosts(cloud)
     assert first.file(image).read_bytes() == image.content
     stored = sum(path.stat().st_size for path in (cloud.origin / "packs").rglob("*"))

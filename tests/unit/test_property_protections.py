@@ -36,7 +36,7 @@ def by_the_documentation() -> May:
 
 @pytest.fixture
 def by_glance(monkeypatch: pytest.MonkeyPatch) -> Iterator[May]:
-    """What Glance allows with the sample; the test is skipped where there is no Glance.
+    """Judgement of Glance itself on the sample; the test is skipped where there is no Glance.
 
     It reads the configuration of the process, which is others' again afterwards.
     """
