@@ -1,5 +1,6 @@
 """Members of the origin as the data plane reads them (RFD 38)."""
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -111,7 +112,7 @@ def open_members(
                 reader=source.reader,
                 origin=record.origin,
                 home=record.home,
-                refs=_Refs(_opener(open_refs, one.url)),
+                refs=_Refs(functools.partial(open_refs, one.url)),
             )
         )
     known = {one.name for one in addresses}
@@ -148,7 +149,3 @@ def _not_configured(name: str, generation: int, record: MembersRecord) -> Member
         name=name, generation=generation, is_assigned=False, posix_root=None,
         reader=_NotConfigured(name), origin=record.origin, home=record.home, refs=_Refs(refuse),
     )  # fmt: skip
-
-
-def _opener(open_refs: Callable[[str], RefStore], url: str) -> Callable[[], RefStore]:
-    return lambda: open_refs(url)

@@ -22,11 +22,7 @@ def home_url(conf: cfg.ConfigOpts) -> str:
 
     :raises ConfigurationError: when ``[origin] members`` is malformed.
     """
-    if not conf.origin.members:
-        return str(conf.origin.url)
-    from acstor.origin.replicated import members
-
-    return members.parse_members(conf.origin.members)[0].url
+    return store_urls(conf)[0]
 
 
 def store_urls(conf: cfg.ConfigOpts) -> tuple[str, ...]:

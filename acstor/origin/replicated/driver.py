@@ -1,6 +1,7 @@
 """An origin in several stores, as one: the driver of ``members:`` URLs."""
 
 import contextlib
+import functools
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,11 +97,10 @@ class ReplicatedOrigin(OriginPair):
         except BaseException:
             self._home_store.close()
             raise
-        self.addresses = tuple(addresses)
         members = [
             Member(
                 one.name,
-                CheckedStore(one.name, _opener(open_store, one.url), self.view, clock),
+                CheckedStore(one.name, functools.partial(open_store, one.url), self.view, clock),
                 seconds_max,
                 clock=clock,
             )
@@ -140,10 +140,6 @@ def open_member(url: str) -> base.Origin:
     from acstor.origin.opening import open_driver  # which finds this driver
 
     return open_driver(url)
-
-
-def _opener(open_store: OpenStore, url: str) -> Callable[[], base.Origin]:
-    return lambda: open_store(url)
 
 
 def _not_configured(name: str) -> Callable[[], base.Origin]:

@@ -23,6 +23,8 @@ TRIED_KEY = "format"
 """Object that a member whose breaker is open is asked for, as a trial; it need not be there."""
 LISTING_SECONDS = 600.0
 """Longest time of a listing: a member has millions of objects, which no other call walks."""
+PUT_BYTES_PER_SECOND = 4 << 20
+"""Rate of the slowest member: its deadline grows by what is stored at this rate."""
 QUEUE_MAX = 64
 """Calls of a member that wait for a thread; more are refused."""
 ESTIMATE_WEIGHT = 0.125
@@ -151,6 +153,24 @@ class Member:
             raise
         self._note(begun, is_failure=False)
         return answer
+
+    def put(self, key: str, content: base.Buffer) -> bool:
+        """Store an object; the deadline grows by its size.
+
+        :returns: whether this call stored it; errors as of :meth:`call`.
+        """
+        return self.call(
+            lambda origin: origin.put_if_absent(key, [content]),
+            seconds_max=self.seconds_max + len(content) / PUT_BYTES_PER_SECOND,
+        )
+
+    def walk(self, action: Callable[[base.Origin], Answer]) -> Answer:
+        """Make a call that walks all that the store has; errors as of :meth:`call`."""
+        return self.call(action, seconds_max=self.listing_seconds)
+
+    def list(self, prefix: str) -> frozenset[str]:
+        """Return the keys in a folder; errors as of :meth:`call`."""
+        return self.walk(lambda origin: frozenset(origin.list(prefix)))
 
     def try_again(self) -> None:
         """Begin a trial where one is due, and wait for nothing.

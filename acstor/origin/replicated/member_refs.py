@@ -29,7 +29,4 @@ class MemberRefs(base.RefStore):
 
     def list_refs(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of the refs in the folder ``prefix``."""
-        member = self._member
-        yield from member.call(
-            lambda origin: tuple(origin.list_refs(prefix)), seconds_max=member.listing_seconds
-        )
+        yield from self._member.walk(lambda origin: tuple(origin.list_refs(prefix)))

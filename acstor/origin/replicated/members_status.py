@@ -5,7 +5,6 @@ Nothing is decided by it but by people. Its time is that of one clock, shown as 
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,8 @@ STATUS_VERSION = 1
 """Version that this build writes; it reads this one only."""
 STATUS_SIZE_MAX = 64 << 10
 """Longest content, bytes."""
+SECONDS_MAX = 1e12
+"""Latest time, seconds since the epoch."""
 ERROR_LENGTH_MAX = 500
 """Longest error of a member, characters."""
 
@@ -117,9 +118,7 @@ def _status(fields: Any) -> MemberStatus:
 
 
 def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r:.40} is no number of seconds")
-    return float(value)
+    return untrusted_json.number(value, "a time", 0.0, SECONDS_MAX)
 
 
 def _text(value: object) -> str:

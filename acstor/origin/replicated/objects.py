@@ -19,8 +19,6 @@ from acstor.origin.replicated.search import Absence
 Answer = TypeVar("Answer")
 Check = Callable[[str, bytes], None]
 """Compares a whole object with its name; raises :class:`~acstor.exception.CorruptError`."""
-PUT_BYTES_PER_SECOND = 4 << 20
-"""Rate of the slowest member: its deadline grows by what is stored at this rate."""
 SPACE_KEY = "packs/0"
 """Key of an object like those that take most of the room."""
 Noted = Callable[[str, str, int], None]
@@ -145,7 +143,7 @@ class ReplicatedObjects(base.ObjectStore):
         keys.validate_prefix(prefix)
         placed = self._placement.place(prefix) if prefix else None
         if placed is not None and placed.is_decided:
-            yield from self._listed(placed.members[0], prefix)
+            yield from self.members[placed.members[0]].list(prefix)
             return
         yield from self._union(lambda origin: set(origin.list(prefix)))
 
@@ -153,10 +151,7 @@ class ReplicatedObjects(base.ObjectStore):
         """Yield the keys that the first member has so that hosts cannot delete them."""
         keys.validate_prefix(prefix)
         member = self.members[self._placement.place(prefix).members[0]]
-        yield from member.call(
-            lambda origin: tuple(origin.list_protected(prefix)),
-            seconds_max=member.listing_seconds,
-        )
+        yield from member.walk(lambda origin: tuple(origin.list_protected(prefix)))
 
     def delete(self, key: str) -> bool:
         """Delete an object from all members, from the one that decides last.
@@ -246,11 +241,7 @@ class ReplicatedObjects(base.ObjectStore):
             )
 
     def _put(self, name: str, key: str, content: bytes) -> bool:
-        member = self.members[name]
-        return member.call(
-            lambda origin: origin.put_if_absent(key, [content]),
-            seconds_max=member.seconds_max + len(content) / PUT_BYTES_PER_SECOND,
-        )
+        return self.members[name].put(key, content)
 
     def _has(self, name: str, key: str, content: bytes) -> bool:
         """Return whether a member has these bytes under the name."""
@@ -276,7 +267,7 @@ class ReplicatedObjects(base.ObjectStore):
         :param is_listing: True if each walks all objects that it has.
         """
         return [
-            member.call(action, seconds_max=member.listing_seconds if is_listing else None)
+            member.walk(action) if is_listing else member.call(action)
             for member in tuple(self.members.values())
         ]
 
@@ -285,9 +276,3 @@ class ReplicatedObjects(base.ObjectStore):
         if placed.is_sole:
             return [self.members[name] for name in placed.members]
         return tuple(self.members.values())
-
-    def _listed(self, name: str, prefix: str) -> Iterator[str]:
-        member = self.members[name]
-        yield from member.call(
-            lambda origin: tuple(origin.list(prefix)), seconds_max=member.listing_seconds
-        )

@@ -3,7 +3,6 @@
 import dataclasses
 
 from acstor.origin.replicated.driver import ReplicatedOrigin
-from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.set_placement import CONTENT_FOLDERS
 from acstor.origin.replicated.states import MemberState
 
@@ -31,12 +30,6 @@ def find_sole(origin: ReplicatedOrigin, name: str) -> SoleObjects:
     ]
     sole: set[str] = set()
     for prefix in CONTENT_FOLDERS:
-        left = _listed(origin.members[name], prefix)
-        for member in others:
-            left -= _listed(member, prefix)
-        sole |= left
+        listings = (member.list(prefix) for member in others)
+        sole |= origin.members[name].list(prefix).difference(*listings)
     return SoleObjects(len(sole), min(sole, default=""))
-
-
-def _listed(member: Member, prefix: str) -> set[str]:
-    return member.call(lambda store: set(store.list(prefix)), seconds_max=member.listing_seconds)

@@ -262,10 +262,7 @@ def read_segments(member: Member) -> Iterator[Segment | UnreadableSegment]:
 
     :raises UnavailableError: when the member cannot be asked.
     """
-    found = member.call(
-        lambda origin: sorted(origin.list(CHANGES_PREFIX)), seconds_max=member.listing_seconds
-    )
-    for key in found:
+    for key in sorted(member.list(CHANGES_PREFIX)):
         try:
             segment = Segment.parse(_read(member, key))
             if (segment.member, segment.key) != (member.name, key):

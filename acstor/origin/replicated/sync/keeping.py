@@ -113,6 +113,7 @@ class MemberKeeping:
         origin = self._origin
         self._states, names = states, tuple(states)
         self._refs = {name: MemberRefs(origin.members[name]) for name in names}
+        self._membership = Membership(origin.view.home, self._refs)
         self._home = origin.refs
         budgets = {name: SyncBudget(self._bandwidth, self._clock) for name in names}
         copy = MemberCopy(origin.replicated, budgets, self._check, is_wanted=self._is_wanted)
@@ -138,12 +139,11 @@ class MemberKeeping:
         self._away = away
 
     def _grow(self) -> None:
-        membership = Membership(self._origin.view.home, self._refs)
         for name in self._states:
             if name in self._away:
                 continue
             try:
-                membership.advance(name)
+                self._membership.advance(name)
             except exception.AcstorError as error:
                 LOG.warning("the generation of member %s: %s", name, exception.one_line(error))
         self._growth_at = self._clock() + GROWTH_SECONDS
@@ -180,9 +180,8 @@ class MemberKeeping:
                 continue
             if self._compared_at is None or self._sync.backlog.owed_to(name):
                 continue
-            membership = Membership(self._origin.view.home, self._refs)
             try:
-                membership.change(name, MemberEvent.FILLED)
+                self._membership.change(name, MemberEvent.FILLED)
             except exception.ConflictError as error:
                 LOG.warning("member %s is filled: %s", name, exception.one_line(error))
             else:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.content_buffer import content_buffer
-from acstor.origin.replicated.objects import PUT_BYTES_PER_SECOND, ReplicatedObjects
+from acstor.origin.replicated.objects import ReplicatedObjects
 from acstor.origin.replicated.sync.budget import SyncBudget
 from acstor.origin.replicated.sync.pairs import Pair
 
@@ -103,12 +103,8 @@ class MemberCopy:
             return Outcome.DAMAGED, 0
         if self._size(pair.source, key) is None:
             return Outcome.GONE, 0  # deleted while it was read: its name is not to come back
-        target = self._members[pair.target]
         self._pay((pair.target,), len(content))
-        is_new = target.call(
-            lambda origin: origin.put_if_absent(key, [content]),
-            seconds_max=target.seconds_max + len(content) / PUT_BYTES_PER_SECOND,
-        )
+        is_new = self._members[pair.target].put(key, content)
         is_verified = not is_new or self._choice.random() < self._verified_share
         if is_verified and not self._has(pair.target, key, content):
             return Outcome.CONFLICT, 0

@@ -128,9 +128,7 @@ class Synchronisation:
 
     def _compare_folder(self, folder: str, left_out: Collection[str]) -> int:
         listings = {
-            name: member.call(
-                lambda origin: set(origin.list(folder)), seconds_max=member.listing_seconds
-            )
+            name: member.list(folder)
             for name, member in self._members.items()
             if name not in left_out
         }
