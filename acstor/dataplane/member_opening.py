@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from acstor import exception
+from acstor import abandoned_call, exception
 from acstor.dataplane.attachments import Attachments
 from acstor.dataplane.member_readers import open_members
 from acstor.dataplane.origin_source import OriginSource
@@ -69,25 +69,13 @@ def _read_in_time(home: MemberAddress, open_refs: OpenRefs) -> MembersRecord:
 
     :raises DeadlineError: when it does not answer in time.
     """
-    found: list[MembersRecord | Exception] = []
-    is_read = threading.Event()
-
-    def read() -> None:
-        try:
-            found.append(_read(home, open_refs))
-        except Exception as error:
-            found.append(error)
-        is_read.set()
-
-    threading.Thread(target=read, name="home-of-members", daemon=True).start()
-    if not is_read.wait(READ_SECONDS):
+    try:
+        return abandoned_call.within(READ_SECONDS, lambda: _read(home, open_refs))
+    except TimeoutError as error:
         raise exception.DeadlineError(
             f"member {home.name}, the home of the refs, did not answer within {READ_SECONDS:g} s",
             hint="check its store and that its file system is mounted",
-        )
-    if isinstance(found[0], Exception):
-        raise found[0]
-    return found[0]
+        ) from error
 
 
 def _read(home: MemberAddress, open_refs: OpenRefs) -> MembersRecord:

@@ -7,8 +7,7 @@ from typing import Any
 
 import tenacity
 
-from acstor import exception
-from acstor.rpc import transport
+from acstor import abandoned_call, exception
 from acstor.rpc.agent_server import EXCHANGE, NAMESPACE, TOPIC, VERSION, version_of
 from acstor.rpc.signature import Signer
 
@@ -106,7 +105,7 @@ class AgentClient:
         )
         try:
             # While the broker is away oslo.messaging waits for it, whatever its own timeout is.
-            return transport.within(
+            return abandoned_call.within(
                 self._timeout + _MARGIN, lambda: prepared.call(context, method, **arguments)
             )
         except TimeoutError as error:

@@ -4,18 +4,15 @@ Not for code that runs inside a process of Nova or Cinder: there the global conf
 theirs, and ``oslo_messaging.get_rpc_transport(<their conf>, url=...)`` is what to call.
 """
 
-import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from oslo_config import cfg
 
-from acstor import exception
+from acstor import abandoned_call, exception
 from acstor.conf import loading
-
-Result = TypeVar("Result")
 
 CLEANUP_TIMEOUT = 3.0
 """Seconds that closing a transport may take."""
@@ -87,28 +84,7 @@ def opened(conf: cfg.ConfigOpts) -> Iterator[Any]:
         yield transport
     finally:
         with contextlib.suppress(Exception):  # drivers raise what their client libraries raise
-            within(CLEANUP_TIMEOUT, transport.cleanup)
-
-
-def within(timeout: float, action: Callable[[], Result]) -> Result:
-    """Return what ``action`` returns, if it does so in time.
-
-    oslo.messaging's RabbitMQ driver connects for ever in places where no timeout reaches it. Such
-    an action is left behind on a thread that the end of the process does not wait for.
-
-    :param timeout: seconds.
-    :raises TimeoutError: when it has not returned; it may still go on.
-    """
-    outcome: concurrent.futures.Future[Result] = concurrent.futures.Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(action())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="messaging-call", daemon=True).start()
-    return outcome.result(timeout)
+            abandoned_call.within(CLEANUP_TIMEOUT, transport.cleanup)
 
 
 def _global_configuration(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

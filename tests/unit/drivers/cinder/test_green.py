@@ -22,7 +22,7 @@ from acstor.drivers.cinder.native_threads import around, find_caller
 from acstor.origin.opening import open_origin
 from acstor.repository.images import registration
 from acstor.repository.repository import Repository
-from acstor.rpc import transport
+from acstor import abandoned_call
 
 ticks = 0
 
@@ -52,7 +52,7 @@ with tempfile.TemporaryDirectory() as directory:
 together = threading.Barrier(8)
 answers = call_each({str(n): lambda: together.wait(60) for n in range(8)})
 try:
-    transport.within(0.1, lambda: time.sleep(30))
+    abandoned_call.within(0.1, lambda: time.sleep(30))
     in_time = False
 except TimeoutError:
     in_time = True
