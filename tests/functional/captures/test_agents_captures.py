@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -20,6 +19,7 @@ from acstor.repository.versions.store import VersionStore
 from acstor.versions.host_capture.progress import CaptureProgress
 from acstor.versions.host_capture.states import ENDED, CaptureState
 from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.descendants import kill_descendants
 from testbed.fixtures.stored_chunks import read_chunk
 from tests.functional.captures.test_libvirt import CLUSTER, SIZE, Host
 from tests.unit.agent.captures.guests import SERVER, TASK, TASK_2, request_of
@@ -140,8 +140,7 @@ def test_killed_process_leaves_nothing_in_the_hypervisor(agent: Agent) -> None:
     reconciler.start_capture(request_of(), 1)
     hypervisor = agent.host.hypervisor
     wait_for("a backup", lambda: hypervisor.backup_status(SERVER) is not None, SETTLE)
-    for child in children():
-        os.kill(child, signal.SIGKILL)
+    assert kill_descendants("acstor.agent.captures.child")
     found = agent.ended()
     assert found.state is CaptureState.FAILED
     assert found.failure is not None
@@ -150,17 +149,3 @@ def test_killed_process_leaves_nothing_in_the_hypervisor(agent: Agent) -> None:
     assert agent.store.find(request_of().version_id("vda")) is None
     agent.host.libvirt.virsh("destroy", SERVER)
     agent.host.libvirt.virsh("undefine", SERVER)
-
-
-def children() -> list[int]:
-    """Return the processes of captures that this one has started."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
-            command = (path / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(parent) == os.getpid() and b"acstor.agent.captures.child" in command:
-            found.append(int(path.name))
-    return found

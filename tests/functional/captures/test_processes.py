@@ -1,9 +1,7 @@
 """Processes of captures: a pinned overlay becomes versions, and any of them may be killed."""
 
 import hashlib
-import os
 import pathlib
-import signal
 import subprocess
 import uuid
 from collections.abc import Callable
@@ -28,6 +26,7 @@ from acstor.repository.versions.record import DiskKind
 from acstor.repository.versions.states import VersionState
 from acstor.repository.versions.store import VersionStore
 from acstor.versions.host_capture.request import CaptureRequest, VersionFields
+from testbed.fixtures.descendants import kill_descendants
 from testbed.fixtures.documents import ROOT
 from testbed.fixtures.stored_chunks import read_chunk
 from tests.unit.repository.images import image_id, register
@@ -183,9 +182,7 @@ def test_process_that_is_killed_is_an_error(host: Host) -> None:
     killed: list[int] = []
 
     def kill() -> bool:
-        for child in children():
-            os.kill(child, signal.SIGKILL)
-            killed.append(child)
+        killed.extend(kill_descendants("capturing_child"))
         return True
 
     order = host.read_order(host.request(1), read_rate=1024)
@@ -193,19 +190,6 @@ def test_process_that_is_killed_is_an_error(host: Host) -> None:
         do(order, kill)
     assert killed
     assert host.store.find(host.request(1).version_id("vda")) is None
-
-
-def children() -> list[int]:
-    """Return the processes of captures that this one has started."""
-    found = subprocess.run(
-        ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    lines = (line.split(None, 1) for line in found.stdout.splitlines())
-    return [int(pid) for pid, command in lines if "capturing_child" in command]
 
 
 def test_failure_of_one_capture_does_not_fail_the_others(host: Host) -> None:
