@@ -14,6 +14,9 @@ from acstor.cluster.member import Member
 from acstor.cluster.ring.decision import DECISION_REF, Decision
 from acstor.cluster.ring.published_ring import RING_REF
 from acstor.native import RingHost, build_ring
+from acstor.origin.memory import MemoryOrigin
+from acstor.origin.replicated.members_status import MembersStatus, MemberStatus, write_status
+from acstor.origin.replicated.membership import Membership
 from acstor.repository.versions.record import DiskKind, DiskName
 from acstor.telemetry.host_states import HostState
 from tests.interop.dashboard.browser import DIALOG, OWN_PART, Browser
@@ -28,6 +31,7 @@ TASKS = "/project/acstor_tasks/"
 CLUSTER = "/admin/acstor_cluster/"
 IMAGES = "/admin/acstor_images/"
 DECISIONS = "/admin/acstor_decisions/"
+ORIGINS = "/admin/acstor_origins/"
 USAGE = "/admin/acstor_usage/"
 NASTY = "<img src=x onerror=alert(1)>{$7*7$}{{7*7}}"
 DISK = DiskName(DiskKind.INSTANCE, SERVER, "vda")
@@ -82,7 +86,16 @@ def add_all(api: Api) -> dict[str, str]:
     setting.user_services.owners[IMAGE] = setting.project
     decision = Decision(4, 112, "ctl-1", 1_000, "headroom", {"cmp-1": 5_000}, reason="busy uplink")
     setting.origin.swap_ref(DECISION_REF, None, decision.encode())
+    add_members(api)
     return ids
+
+
+def add_members(api: Api) -> None:
+    """Have the origin be in two stores, one of which is away and lacks something."""
+    origin = api.setting.origin
+    Membership("nfs", {"nfs": origin, "ceph": MemoryOrigin()}).create()
+    lacking = MemberStatus(False, 5 << 30, 0, 2, 61.4, f"ceph did not answer {NASTY}")
+    write_status(origin, MembersStatus(1_000.0, "ctl1", 1_000.0, {"ceph": lacking}))
 
 
 def pages(ids: dict[str, str], project: str) -> list[str]:
@@ -110,6 +123,8 @@ def pages(ids: dict[str, str], project: str) -> list[str]:
         f"{IMAGES}{IMAGE}/preload/",
         DECISIONS,
         f"{DECISIONS}pins/create/",
+        ORIGINS,
+        f"{ORIGINS}members/ceph/drain/",
         f"{USAGE}?project={project}",
     ]
 

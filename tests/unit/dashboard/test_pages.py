@@ -15,7 +15,13 @@ from tests.unit.dashboard.site import Site, text_of
 
 PANELS = {
     "project": ("acstor_versions", "acstor_schedules", "acstor_tasks"),
-    "admin": ("acstor_cluster", "acstor_images", "acstor_decisions", "acstor_usage"),
+    "admin": (
+        "acstor_cluster",
+        "acstor_images",
+        "acstor_decisions",
+        "acstor_usage",
+        "acstor_origins",
+    ),
 }
 ELSEWHERE = {
     "acstor_versions:launch",

@@ -1,0 +1,1 @@
+"""Panel of origins: the stores that images are in, for administrators."""
