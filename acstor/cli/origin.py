@@ -22,6 +22,7 @@ from acstor.origin.replicated.membership import Membership, read_record
 from acstor.origin.replicated.sole_objects import find_sole
 from acstor.origin.replicated.states import USED, MemberEvent
 from acstor.repository.repository import Repository
+from acstor.repository.upgrade import note_format
 
 COLUMNS = (
     "Name", "State", "Home", "Kind", "Reachable", "Lacks", "Alone Has", "Refs Behind",
@@ -31,7 +32,11 @@ COLUMNS = (
 Table = tuple[tuple[str, ...], list[Any]]
 
 
-def _addresses(conf: Any) -> tuple[MemberAddress, ...]:
+def configured_members(conf: Any) -> tuple[MemberAddress, ...]:
+    """Return the members that the configuration names.
+
+    :raises ConfigurationError: when the origin is one store.
+    """
     if not conf.origin.members:
         raise exception.ConfigurationError(
             "the origin is one store: [origin] members is empty",
@@ -43,7 +48,7 @@ def _addresses(conf: Any) -> tuple[MemberAddress, ...]:
 @contextlib.contextmanager
 def _home(conf: Any) -> Iterator[tuple[str, Origin]]:
     """Open the home; yield its name and its store."""
-    first = _addresses(conf)[0]
+    first = configured_members(conf)[0]
     with contextlib.closing(open_driver(first.url)) as store:
         yield first.name, store
 
@@ -51,7 +56,7 @@ def _home(conf: Any) -> Iterator[tuple[str, Origin]]:
 @contextlib.contextmanager
 def _membership(conf: Any, *names: str) -> Iterator[tuple[Membership, MembersRecord]]:
     """Open the home and the stores of these members; yield what changes them."""
-    urls = {one.name: one.url for one in _addresses(conf)}
+    urls = {one.name: one.url for one in configured_members(conf)}
     unknown = [name for name in names if name not in urls]
     if unknown:
         raise exception.ConfigurationError(
@@ -75,7 +80,9 @@ class ListMembers(lister.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Return the table."""
         conf = repository_access.configuration(self.app)
-        kinds = {one.name: urllib.parse.urlsplit(one.url).scheme for one in _addresses(conf)}
+        kinds = {
+            one.name: urllib.parse.urlsplit(one.url).scheme for one in configured_members(conf)
+        }
         with _home(conf) as (home, store):
             record, status = read_record(home, store), read_status(store)
         self._tell(status)
@@ -125,7 +132,7 @@ class CreateMembers(command.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Mark them."""
-        addresses = _addresses(repository_access.configuration(self.app))
+        addresses = configured_members(repository_access.configuration(self.app))
         with contextlib.ExitStack() as opened:
             stores = {
                 one.name: opened.enter_context(contextlib.closing(open_driver(one.url)))
@@ -133,6 +140,7 @@ class CreateMembers(command.Command):
             }
             home = addresses[0].name
             Repository.open(stores[home])
+            note_format(stores[home])
             for name in set(stores) - {home}:
                 _require_empty(name, stores[name])
             record = Membership(home, stores).create()
@@ -156,7 +164,7 @@ def _require_empty(name: str, store: Origin) -> None:
         )
 
 
-class _MemberCommand(command.Command):
+class MemberCommand(command.Command):
     """Base of those that name one member."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -172,7 +180,7 @@ class _MemberCommand(command.Command):
         self.app.stdout.write(f"member {name} is {state.value}\n")
 
 
-class JoinMember(_MemberCommand):
+class JoinMember(MemberCommand):
     """Make one more store a member; it is filled, and then in use.
 
     Name it in [origin] members on all hosts before; restart the data planes once it is active.
@@ -183,14 +191,14 @@ class JoinMember(_MemberCommand):
         name = parsed_args.name
         conf = repository_access.configuration(self.app)
         with _membership(conf, name) as (membership, _):
-            url = next(one.url for one in _addresses(conf) if one.name == name)
+            url = next(one.url for one in configured_members(conf) if one.name == name)
             with contextlib.closing(open_driver(url)) as store:
                 _require_empty(name, store)
             membership.join(name)
         self.app.stdout.write(f"member {name} is joining; 'acstor origin list' shows how far\n")
 
 
-class DrainMember(_MemberCommand):
+class DrainMember(MemberCommand):
     """Have a member get nothing new; what it alone has is copied to the others."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -198,7 +206,7 @@ class DrainMember(_MemberCommand):
         self._change(parsed_args.name, MemberEvent.DRAIN)
 
 
-class KeepMember(_MemberCommand):
+class KeepMember(MemberCommand):
     """Give up draining a member: it is in use again."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -206,7 +214,7 @@ class KeepMember(_MemberCommand):
         self._change(parsed_args.name, MemberEvent.KEEP)
 
 
-class RemoveMember(_MemberCommand):
+class RemoveMember(MemberCommand):
     """Take a member away that is drained, failed or joining. Its name is never used again.
 
     Refused while it alone has something of an image. Then take it out of [origin] members on all
@@ -220,7 +228,7 @@ class RemoveMember(_MemberCommand):
         with _membership(conf) as (_, record):
             entry = record.members.get(name)
         if entry is not None and entry.state in USED:
-            _require_drained(_addresses(conf), name)
+            _require_drained(configured_members(conf), name)
         self._change(name, MemberEvent.REMOVE)
 
 
@@ -238,7 +246,7 @@ def _require_drained(addresses: tuple[MemberAddress, ...], name: str) -> None:
         )
 
 
-class FailMember(_MemberCommand):
+class FailMember(MemberCommand):
     """Give a member up for lost. What it alone has is lost with it.
 
     Say how much that is, as 'acstor origin list' shows it: nobody is asked afterwards.

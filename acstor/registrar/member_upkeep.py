@@ -11,6 +11,7 @@ from acstor.origin.retrying import RetryingOrigin
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE, check_object
+from acstor.repository.upgrade import note_format
 from acstor.service import ReconcileLoop
 
 LOG = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class MemberUpkeep:
         self._keeping = MemberKeeping(
             origin, check_readable, rate * MIB, leader, is_wanted=NotCondemned(origin)
         )
+        self._origin = origin
+        self._is_format_noted = False
         self._metrics = metrics
         self._loop = ReconcileLoop(self._run, self._seconds_until_due, logger=LOG)
         self._thread = threading.Thread(target=self._loop.run, name="member-upkeep", daemon=True)
@@ -52,6 +55,7 @@ class MemberUpkeep:
 
     def _run(self) -> None:
         try:
+            self._note_format()
             status = self._keeping.run()
         except exception.AcstorError as error:
             self.problem = f"{error.message}; {error.hint}"
@@ -60,6 +64,12 @@ class MemberUpkeep:
         self.problem = "; ".join(f"{name}: {text}" for name, text in errors.items()) or None
         self._metrics.set_members(status)
         self._metrics.member_copied.inc(self._keeping.report.bytes)
+
+    def _note_format(self) -> None:
+        """Have copies of the refs say which repository this is, for a promotion."""
+        if not self._is_format_noted:
+            note_format(self._origin)
+            self._is_format_noted = True
 
     def _seconds_until_due(self) -> float:
         return 0.0 if self._keeping.is_behind else PERIOD_SECONDS

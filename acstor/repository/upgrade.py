@@ -23,6 +23,7 @@ goes on, fails at every ref of version 3, and if it is a garbage collector of ve
 delete what volumes refer to.
 """
 
+import contextlib
 import dataclasses
 
 from acstor import exception
@@ -56,6 +57,20 @@ def upgrade(origin: base.Origin, version: int = FORMAT_VERSION) -> Repository:
         _replace_object(origin, wanted)
     origin.convert_refs()
     return Repository.open(origin)
+
+
+def note_format(origin: base.Origin) -> None:
+    """Have the ref ``format`` say what the object says, where no upgrade has written it.
+
+    Refs have copies in other members of an origin; this object has not (RFD 38).
+
+    :raises NotFoundError: when there is no repository.
+    """
+    if origin.get_ref(layout.FORMAT_REF) is not None:
+        return
+    content = origin.get(layout.FORMAT_KEY, FORMAT_SIZE_MAX)
+    with contextlib.suppress(exception.ConflictError):  # an upgrade writes it
+        origin.swap_ref(layout.FORMAT_REF, None, content)
 
 
 def _replace_object(origin: base.Origin, wanted: Format) -> None:

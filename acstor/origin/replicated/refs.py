@@ -140,7 +140,8 @@ class RefCopier:
 
     def _read_home(self) -> int:
         """Read what has changed; return the number of refs that cannot be read."""
-        names = set(self._home.list_refs())
+        # One that became the home keeps a copy by which members that come back are known.
+        names = {n for n in self._home.list_refs() if not n.startswith(ref_copy.COPIES_PREFIX)}
         damaged = 0
         found: dict[str, base.Ref] = {}
         for name in names:

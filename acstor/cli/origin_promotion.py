@@ -1,0 +1,181 @@
+"""``acstor origin promote``: another member becomes the home, after the home was lost."""
+
+import argparse
+import contextlib
+import datetime
+import functools
+from collections.abc import Mapping, Sequence
+
+from acstor import abandoned_call, exception
+from acstor.cli import repository_access
+from acstor.cli.origin import MemberCommand, configured_members
+from acstor.origin.base import Origin
+from acstor.origin.opening import open_driver
+from acstor.origin.replicated.member_records import MembersRecord, read_mark, read_members
+from acstor.origin.replicated.members import MemberAddress
+from acstor.origin.replicated.promotion.new_home import HomeState
+from acstor.repository import layout, progress
+from acstor.repository.copying.promotion import Promotion, Survey
+
+ANSWER_SECONDS = 15.0
+"""Longest time for which a store is waited for, before it counts as one that cannot be reached."""
+NAMES_SHOWN = 20
+"""Names of what is lost that are shown of each kind."""
+UNKNOWN_TIME = "unknown"
+_KINDS = (
+    ("images", layout.IMAGE_PREFIX),
+    ("volumes", layout.VOLUME_PREFIX),
+    ("snapshots", layout.SNAPSHOT_PREFIX),
+    ("versions", layout.VERSION_PREFIX),
+)
+
+
+class PromoteMember(MemberCommand):
+    """Make a member the home of the refs, after the home was lost for good.
+
+    First without --as-of: it says what is kept and what is lost, and changes nothing. The former
+    home must be off, and stay off; so must all services and data planes that use it. Its volumes'
+    logs are lost: volumes fall back to their last fold, or are left out. Afterwards name this
+    member first in [origin] members on all hosts, take the former home out, and start them again.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Describe the arguments."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--as-of",
+            metavar="TIME",
+            help="time of the copies as this command shows it, to confirm that you know what is "
+            "lost",
+        )
+        parser.add_argument(
+            "--volumes",
+            choices=("revert", "leave"),
+            help="revert: volumes whose logs are lost fall back to their last fold; leave: they "
+            "are left out, and what was stored of them is collected",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        """Say what is lost, compare it with what was confirmed, and promote."""
+        name = parsed_args.name
+        stores = _reachable(configured_members(repository_access.configuration(self.app)))
+        with contextlib.ExitStack() as opened:
+            for store in stores.values():
+                opened.callback(store.close)
+            if name not in stores:
+                raise exception.UnavailableError(
+                    f"member {name} cannot be reached, or is not in [origin] members of this host",
+                    hint="promote a member that can",
+                )
+            shown = opened.enter_context(progress.for_stream(self.app.stderr))
+            self._promote(Promotion(name, stores, progress=shown), stores, parsed_args)
+
+    def _promote(
+        self, promotion: Promotion, stores: Mapping[str, Origin], arguments: argparse.Namespace
+    ) -> None:
+        name = arguments.name
+        if promotion.home.state() is HomeState.HOME:
+            self._say(name, promotion.follow(), promotion)
+            return
+        _require_lost(promotion.former_home, stores)
+        survey = promotion.survey()
+        self._show(survey)
+        _require_confirmed(name, survey, arguments)
+        record = promotion.run(survey, reverts_volumes=arguments.volumes == "revert")
+        self._say(name, record, promotion)
+
+    def _show(self, survey: Survey) -> None:
+        write = self.app.stdout.write
+        write(f"copies of the refs as of {_time(survey)} or later\n")
+        for kind, prefix in _KINDS:
+            lost = survey.count_lost(prefix)
+            write(f"{kind}: {survey.count(prefix)} kept, {lost} lost\n")
+        if survey.reverted:
+            write(f"volumes that fall back to their last fold: {len(survey.reverted)}\n")
+            self._show_names(survey.reverted)
+        if survey.lost:
+            write("lost:\n")
+            self._show_names([f"{one.name}: {one.what}" for one in survey.lost])
+        if survey.copies_damaged:
+            write(f"damaged copies of refs, whose names are not known: {survey.copies_damaged}\n")
+        if survey.unknown:
+            write("left out, as this release does not know what they are:\n")
+            self._show_names(survey.unknown)
+
+    def _show_names(self, names: Sequence[str]) -> None:
+        for name in names[:NAMES_SHOWN]:
+            self.app.stdout.write(f"  {name}\n")
+        if len(names) > NAMES_SHOWN:
+            self.app.stdout.write(f"  and {len(names) - NAMES_SHOWN} more\n")
+
+    def _say(self, name: str, record: MembersRecord, promotion: Promotion) -> None:
+        self.app.stdout.write(
+            f"member {name} is the home of origin {record.origin}\n"
+            f"name it first in [origin] members on all hosts, without {promotion.former_home}, "
+            "and start services and data planes again\n"
+        )
+        for stranger in promotion.home.strangers(record):
+            if stranger != name:
+                self.app.stdout.write(f"{stranger} could not be reached: repeat this once it can\n")
+
+
+def _reachable(addresses: tuple[MemberAddress, ...]) -> Mapping[str, Origin]:
+    """Return the stores that answer."""
+    found = {}
+    for one in addresses:
+        with contextlib.suppress(exception.AcstorError, TimeoutError):
+            opening = functools.partial(_opened, one.url)
+            found[one.name] = abandoned_call.within(ANSWER_SECONDS, opening)
+    return found
+
+
+def _opened(url: str) -> Origin:
+    store = open_driver(url)
+    try:
+        read_mark(store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _require_lost(home: str, stores: Mapping[str, Origin]) -> None:
+    """Refuse to promote while the home answers.
+
+    :raises ConflictError: when it does.
+    """
+    store = stores.get(home)
+    if store is not None and read_members(store)[0] is not None:
+        raise exception.ConflictError(
+            f"{home}, the home, answers: it is not lost",
+            hint="two homes would have two histories; if its content is damaged, take it out of "
+            "[origin] members here and switch it off first",
+        )
+
+
+def _require_confirmed(name: str, survey: Survey, arguments: argparse.Namespace) -> None:
+    """Compare what was confirmed with what is lost.
+
+    :raises ConflictError: when it was not confirmed.
+    """
+    if survey.reverted and arguments.volumes is None:
+        raise exception.ConflictError(
+            f"what becomes of {len(survey.reverted)} volumes whose logs are lost was not said",
+            hint="repeat this with --volumes revert, or --volumes leave, which has what was "
+            "stored of them collected",
+        )
+    if arguments.as_of != _time(survey):
+        raise exception.ConflictError(
+            f"the promotion of {name} was not confirmed: what was written since {_time(survey)} "
+            "is lost",
+            hint="if the home is gone for good and switched off, repeat this with --as-of "
+            f"{_time(survey)}",
+        )
+
+
+def _time(survey: Survey) -> str:
+    if survey.as_of is None:
+        return UNKNOWN_TIME
+    moment = datetime.datetime.fromtimestamp(survey.as_of, datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
