@@ -5,12 +5,14 @@ deadline, and what may be repeated is repeated when the API is away for a moment
 """
 
 import random
+import time
 import urllib.parse
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import IO, Any, TypeVar
 
 import requests
+from keystoneauth1 import exceptions as keystone_exceptions
 from openstack import exceptions, proxy, resource
 
 from acstorclient import download, exception, microversion, task_wait
@@ -134,7 +136,8 @@ class Proxy(proxy.Proxy):
 
     def delete_version(self, version: str | Version) -> bool:
         """Delete a version; False: it is in use, and goes with its last use."""
-        return self.delete(_path("versions", _id(version))).status_code != requests.codes.accepted
+        answer = self._remove(_path("versions", _id(version)))
+        return answer is None or answer.status_code != requests.codes.accepted
 
     def lock_version(
         self, version: str | Version, reason: str, until: str | None = None
@@ -149,7 +152,7 @@ class Proxy(proxy.Proxy):
 
     def unlock_version(self, version: str | Version) -> Version:
         """Take the lock away."""
-        self.delete(_path("versions", _id(version), "lock"))
+        self._remove(_path("versions", _id(version), "lock"))
         return self.get_version(_id(version))
 
     def create_version_image(self, version: str | Version) -> Task:
@@ -302,7 +305,7 @@ class Proxy(proxy.Proxy):
 
     def delete_schedule(self, schedule: str | Schedule) -> None:
         """Delete a schedule; the versions that it made stay."""
-        self.delete(_path("schedules", _id(schedule)))
+        self._remove(_path("schedules", _id(schedule)))
 
     def add_target(self, schedule: str | Schedule, target_id: str, kind: str) -> None:
         """Have a schedule take versions of a server or volume, too.
@@ -314,7 +317,7 @@ class Proxy(proxy.Proxy):
 
     def remove_target(self, schedule: str | Schedule, target_id: str) -> None:
         """Have a schedule take no more versions of a server or volume."""
-        self.delete(_path("schedules", _id(schedule), "targets", target_id))
+        self._remove(_path("schedules", _id(schedule), "targets", target_id))
 
     def preview_schedule(self, schedule: str | Schedule) -> SchedulePreview:
         """Return the next runs of a schedule, and the fate of each version."""
@@ -374,7 +377,7 @@ class Proxy(proxy.Proxy):
 
     def delete_preload(self, image: str | Image, preload: str | Preload) -> None:
         """Stop a preload; chunks that have come stay as long as there is room."""
-        self.delete(_path("images", _id(image), "preloads", _id(preload)))
+        self._remove(_path("images", _id(image), "preloads", _id(preload)))
 
     def volumes(self, **query: Any) -> Iterator[Volume]:
         """Yield the volumes that ACStor serves."""
@@ -457,7 +460,7 @@ class Proxy(proxy.Proxy):
 
     def delete_pin(self, host: str) -> None:
         """Leave the weight of a host to the policy service."""
-        self.delete(_path("pins", host))
+        self._remove(_path("pins", host))
 
     def get_live_state(self, known: LiveState | None = None) -> LiveState:
         """Return the cluster's traffic and state now.
@@ -482,6 +485,25 @@ class Proxy(proxy.Proxy):
         path = _path(kind.base_path.strip("/"), _id(value))
         response = self.patch(path, json={key: attributes})
         return kind.existing(**_object(response)[key])
+
+    def _remove(self, path: str) -> requests.Response | None:
+        """Delete what is at a path; None: it was gone when that was repeated.
+
+        The answer of the first request may have been lost, so that *not found* is what was wanted.
+        """
+        for attempt in range(RETRIES + 1):
+            try:
+                return self.delete(path, connect_retries=0, status_code_retries=0)
+            except exception.NotFoundError:
+                if attempt == 0:
+                    raise
+                return None
+            except (exception.ApiError, keystone_exceptions.ConnectFailure) as error:
+                is_away = getattr(error, "status_code", None) in (None, *RETRY_STATUSES)
+                if attempt == RETRIES or not is_away:
+                    raise
+                time.sleep(random.uniform(*RETRY_SECONDS))
+        raise exceptions.InvalidRequest("no attempt was made")
 
     def _post(self, path: str, body: Mapping[str, Any]) -> requests.Response:
         headers = {IDEMPOTENCY_KEY: str(uuid.uuid4())}

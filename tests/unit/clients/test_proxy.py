@@ -153,6 +153,38 @@ def test_a_post_without_a_key_is_not_repeated(
     assert (len(api.scripted["POST", "/v1/exports"]), pauses) == (1, [])
 
 
+GONE = Answer(404, {"errors": [{"title": "Not found", "code": "acstor.version.not_found"}]})
+
+
+def test_what_was_deleted_by_a_request_without_an_answer_is_deleted(
+    acstor: Proxy, api: ContractApi, pauses: list[float]
+) -> None:
+    api.scripted["DELETE", f"/v1/versions/{V1}"] = [AWAY, GONE]
+    assert acstor.delete_version(V1)
+    assert len(pauses) == 1
+    assert 0.5 <= pauses[0] <= 1.5
+
+
+def test_what_was_never_there_is_not_deleted(
+    acstor: Proxy, api: ContractApi, pauses: list[float]
+) -> None:
+    api.scripted["DELETE", f"/v1/versions/{V1}"] = [GONE]
+    with pytest.raises(exception.NotFoundError):
+        acstor.delete_version(V1)
+    assert pauses == []
+
+
+@pytest.mark.parametrize(("answer", "times"), [(AWAY, 4), (Answer(409, {}), 1)])
+def test_deletion_that_fails_is_repeated_as_often_as_others(
+    acstor: Proxy, api: ContractApi, pauses: list[float], answer: Answer, times: int
+) -> None:
+    api.scripted["DELETE", f"/v1/versions/{V1}"] = [answer] * 20
+    with pytest.raises(exception.ApiError):
+        acstor.delete_version(V1)
+    assert len([each for each in api.requests if each.method == "DELETE"]) == times
+    assert len(pauses) == times - 1
+
+
 def test_each_request_has_a_deadline(
     acstor: Proxy, cloud: UserCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
