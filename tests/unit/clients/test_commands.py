@@ -1,12 +1,15 @@
 """Each command against the contract: what it asks for, and what it answers."""
 
+import functools
 import json
 import pathlib
 
 import pytest
 
+from acstorclient.task_wait import TaskWait
 from testbed.doubles.contract_api import Answer, ContractApi
 from testbed.doubles.user_cloud import IMAGE_ID, SERVER_ID, VOLUME_ID
+from testbed.doubles.virtual_time import VirtualTime
 from tests.unit.clients.conftest import OpenStackClient, entry_points
 
 V1 = "0b6a1c5e-4f2d-4c39-8d17-9e3f5a7b2c10"
@@ -185,10 +188,12 @@ def test_json_stays_json_while_somebody_waits(client: OpenStackClient) -> None:
 def test_a_task_that_takes_too_long_goes_on(
     client: OpenStackClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = iter(range(0, 1000, 10))
-    monkeypatch.setattr("acstorclient.task_wait.time.monotonic", lambda: next(times))
+    time = VirtualTime()
+    waiting = functools.partial(TaskWait, sleep=time.sleep, clock=time)
+    monkeypatch.setattr("acstorclient.task_wait.TaskWait", waiting)
     result = client.run(f"acstor task show {RUNNING} --wait 25")
     assert result.status == 1
+    assert time.now == pytest.approx(25)
     assert "it goes on" in result.errors
     assert f"Hint: openstack acstor task show {RUNNING}" in result.errors
 
