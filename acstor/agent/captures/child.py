@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,10 @@ class EndedError(exception.UnavailableError):
     """The agent has ended this process."""
 
 
+WAIT_PART_SECONDS = 0.2
+"""Time within which a process that waits for a rate notices that it is to end."""
+
+
 class Agent:
     """The agent, at the other end of a socket, as this process talks to it."""
 
@@ -74,6 +79,16 @@ class Agent:
     def end(self, *_: object) -> None:
         """Have the work end soon; a signal handler."""
         self.is_ended = True
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a rate, and no longer once this process is to end.
+
+        By parts: a sleep goes on after a signal, and an event has a lock, for which its handler
+        could wait.
+        """
+        end_at = time.monotonic() + seconds
+        while not self.is_ended and (left := end_at - time.monotonic()) > 0:
+            time.sleep(min(left, WAIT_PART_SECONDS))
 
     def check(self) -> None:
         """Refuse to go on once this process is to end.
@@ -102,6 +117,7 @@ class Reader:
             RateLimit(limits.write_rate),
             agent.check,
             self._advance,
+            agent.wait,
         )
 
     def read(self) -> HeldMoment:

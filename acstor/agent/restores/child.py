@@ -159,6 +159,7 @@ class Restorer:
             RateLimit(order.write_rate),
             self._agent.check,
             lambda done, total: self._agent.say(progress=[done, total]),
+            self._agent.wait,
         )
         return VersionWriter(
             target,

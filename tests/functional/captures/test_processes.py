@@ -171,10 +171,14 @@ def test_versions_have_the_bytes_that_qemu_reads(host: Host) -> None:
     assert (record.delta.changed_chunks, record.delta.stored_chunks) == (2, 1)
 
 
-def test_process_that_is_not_wanted_ends_and_says_so(host: Host) -> None:
+def test_process_that_is_not_wanted_ends_by_itself_and_says_so(host: Host) -> None:
+    """Also while it waits for its rate, here for hours."""
     order = host.read_order(host.request(1), read_rate=1024)
+    patient = ChildProcesses(("-m", "testbed.fixtures.capturing_child"), end_grace=3600.0)
+    read: list[int] = []
+    hearing = Hearing(progress=lambda done, total: read.append(done))
     with pytest.raises(exception.UnavailableError, match="not wanted"):
-        do(order, lambda: False)
+        patient.do(order, hearing, lambda: not read, 300.0)
     assert host.store.find(host.request(1).version_id("vda")) is None
 
 
