@@ -4,23 +4,26 @@ import argparse
 import contextlib
 import datetime
 import functools
-from collections.abc import Mapping, Sequence
+import json
+import pathlib
+from collections.abc import Sequence
 
 from acstor import abandoned_call, exception
 from acstor.cli import repository_access
 from acstor.cli.origin import MemberCommand, configured_members
 from acstor.origin.base import Origin
 from acstor.origin.opening import open_driver
-from acstor.origin.replicated.member_records import MembersRecord, read_mark, read_members
+from acstor.origin.replicated.member_records import MembersRecord, read_mark
 from acstor.origin.replicated.members import MemberAddress
 from acstor.origin.replicated.promotion.new_home import HomeState
 from acstor.repository import layout, progress
-from acstor.repository.copying.promotion import Promotion, Survey
+from acstor.repository.promotion.promotion import Promotion
+from acstor.repository.promotion.survey import Survey
 
 ANSWER_SECONDS = 15.0
 """Longest time for which a store is waited for, before it counts as one that cannot be reached."""
 NAMES_SHOWN = 20
-"""Names of what is lost that are shown of each kind."""
+"""Names of what is lost that are shown of each kind; --report writes all."""
 UNKNOWN_TIME = "unknown"
 _KINDS = (
     ("images", layout.IMAGE_PREFIX),
@@ -33,7 +36,7 @@ _KINDS = (
 class PromoteMember(MemberCommand):
     """Make a member the home of the refs, after the home was lost for good.
 
-    First without --as-of: it says what is kept and what is lost, and changes nothing. The former
+    First without --confirm: it says what is kept and what is lost, and changes nothing. The former
     home must be off, and stay off; so must all services and data planes that use it. Its volumes'
     logs are lost: volumes fall back to their last fold, or are left out. Afterwards name this
     member first in [origin] members on all hosts, take the former home out, and start them again.
@@ -43,10 +46,10 @@ class PromoteMember(MemberCommand):
         """Describe the arguments."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            "--as-of",
-            metavar="TIME",
-            help="time of the copies as this command shows it, to confirm that you know what is "
-            "lost",
+            "--confirm",
+            metavar="CODE",
+            help="code that this command shows, to confirm that you know what is lost; another "
+            "loss has another code",
         )
         parser.add_argument(
             "--volumes",
@@ -54,12 +57,20 @@ class PromoteMember(MemberCommand):
             help="revert: volumes whose logs are lost fall back to their last fold; leave: they "
             "are left out, and what was stored of them is collected",
         )
+        parser.add_argument(
+            "--report",
+            metavar="FILE",
+            help="write the names of all that is lost or falls back to this file, as JSON",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Say what is lost, compare it with what was confirmed, and promote."""
         name = parsed_args.name
-        stores = _reachable(configured_members(repository_access.configuration(self.app)))
+        addresses = configured_members(repository_access.configuration(self.app))
+        stores, silent = _reachable(addresses)
+        for one, reason in silent.items():
+            self.app.stdout.write(f"{one} is not used: {reason}\n")
         with contextlib.ExitStack() as opened:
             for store in stores.values():
                 opened.callback(store.close)
@@ -69,25 +80,31 @@ class PromoteMember(MemberCommand):
                     hint="promote a member that can",
                 )
             shown = opened.enter_context(progress.for_stream(self.app.stderr))
-            self._promote(Promotion(name, stores, progress=shown), stores, parsed_args)
+            self._promote(Promotion(name, stores, progress=shown), set(stores), parsed_args)
 
     def _promote(
-        self, promotion: Promotion, stores: Mapping[str, Origin], arguments: argparse.Namespace
+        self, promotion: Promotion, answering: set[str], arguments: argparse.Namespace
     ) -> None:
         name = arguments.name
         if promotion.home.state() is HomeState.HOME:
             self._say(name, promotion.follow(), promotion)
             return
-        _require_lost(promotion.former_home, stores)
         survey = promotion.survey()
+        for one in sorted(answering - set(survey.members)):
+            self.app.stdout.write(f"{one} is not used: it is not the member of that name\n")
         self._show(survey)
+        if arguments.report is not None:
+            _write_report(arguments.report, survey)
         _require_confirmed(name, survey, arguments)
         record = promotion.run(survey, reverts_volumes=arguments.volumes == "revert")
+        for key, reason in promotion.damages.items():
+            self.app.stdout.write(f"{key} is in no member as it should be: {reason}\n")
         self._say(name, record, promotion)
 
     def _show(self, survey: Survey) -> None:
         write = self.app.stdout.write
         write(f"copies of the refs as of {_time(survey)} or later\n")
+        write(f"members: {', '.join(survey.members)}\n")
         for kind, prefix in _KINDS:
             lost = survey.count_lost(prefix)
             write(f"{kind}: {survey.count(prefix)} kept, {lost} lost\n")
@@ -107,27 +124,35 @@ class PromoteMember(MemberCommand):
         for name in names[:NAMES_SHOWN]:
             self.app.stdout.write(f"  {name}\n")
         if len(names) > NAMES_SHOWN:
-            self.app.stdout.write(f"  and {len(names) - NAMES_SHOWN} more\n")
+            self.app.stdout.write(f"  and {len(names) - NAMES_SHOWN} more: see --report\n")
 
     def _say(self, name: str, record: MembersRecord, promotion: Promotion) -> None:
         self.app.stdout.write(
             f"member {name} is the home of origin {record.origin}\n"
             f"name it first in [origin] members on all hosts, without {promotion.former_home}, "
-            "and start services and data planes again\n"
+            "and start services and data planes again; if it is the only one that is left, make it "
+            "[origin] url, and members empty\n"
         )
         for stranger in promotion.home.strangers(record):
-            if stranger != name:
-                self.app.stdout.write(f"{stranger} could not be reached: repeat this once it can\n")
+            self.app.stdout.write(
+                f"{stranger} does not follow yet: repeat this once it is there as it should be\n"
+            )
 
 
-def _reachable(addresses: tuple[MemberAddress, ...]) -> Mapping[str, Origin]:
-    """Return the stores that answer."""
-    found = {}
+def _reachable(
+    addresses: tuple[MemberAddress, ...],
+) -> tuple[dict[str, Origin], dict[str, str]]:
+    """Return the stores that answer, and of the others the reasons why they do not."""
+    found, silent = {}, {}
     for one in addresses:
-        with contextlib.suppress(exception.AcstorError, TimeoutError):
-            opening = functools.partial(_opened, one.url)
+        opening = functools.partial(_opened, one.url)
+        try:
             found[one.name] = abandoned_call.within(ANSWER_SECONDS, opening)
-    return found
+        except exception.AcstorError as error:
+            silent[one.name] = exception.one_line(error)
+        except TimeoutError:
+            silent[one.name] = f"it did not answer within {ANSWER_SECONDS:g} s"
+    return found, silent
 
 
 def _opened(url: str) -> Origin:
@@ -140,18 +165,22 @@ def _opened(url: str) -> Origin:
     return store
 
 
-def _require_lost(home: str, stores: Mapping[str, Origin]) -> None:
-    """Refuse to promote while the home answers.
+def _write_report(path: str, survey: Survey) -> None:
+    """Write what is lost or falls back, with all names.
 
-    :raises ConflictError: when it does.
+    :raises InvalidError: when the file cannot be written.
     """
-    store = stores.get(home)
-    if store is not None and read_members(store)[0] is not None:
-        raise exception.ConflictError(
-            f"{home}, the home, answers: it is not lost",
-            hint="two homes would have two histories; if its content is damaged, take it out of "
-            "[origin] members here and switch it off first",
-        )
+    fields = {
+        "as_of": _time(survey),
+        "members": list(survey.members),
+        "reverted": list(survey.reverted),
+        "lost": {one.name: one.what for one in survey.lost},
+        "unknown": list(survey.unknown),
+    }
+    try:
+        pathlib.Path(path).write_text(json.dumps(fields, indent=2) + "\n")
+    except OSError as error:
+        raise exception.InvalidError(f"{path}: {error.strerror}") from error
 
 
 def _require_confirmed(name: str, survey: Survey, arguments: argparse.Namespace) -> None:
@@ -165,12 +194,12 @@ def _require_confirmed(name: str, survey: Survey, arguments: argparse.Namespace)
             hint="repeat this with --volumes revert, or --volumes leave, which has what was "
             "stored of them collected",
         )
-    if arguments.as_of != _time(survey):
+    if arguments.confirm != survey.code:
         raise exception.ConflictError(
-            f"the promotion of {name} was not confirmed: what was written since {_time(survey)} "
-            "is lost",
-            hint="if the home is gone for good and switched off, repeat this with --as-of "
-            f"{_time(survey)}",
+            f"the promotion of {name} was not confirmed: what is said above is lost, and what was "
+            f"written since {_time(survey)}",
+            hint="if the home is gone for good and switched off, repeat this with --confirm "
+            f"{survey.code}",
         )
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Iterator
 
 from acstor import exception
 from acstor.origin import base
@@ -11,6 +12,7 @@ from acstor.origin.retrying import RetryingOrigin
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE, check_object
+from acstor.repository.copying.roots import named
 from acstor.repository.upgrade import note_format
 from acstor.service import ReconcileLoop
 
@@ -34,7 +36,12 @@ class MemberUpkeep:
         self, origin: ReplicatedOrigin, rate: int, leader: str, metrics: RegistrarMetrics
     ) -> None:
         self._keeping = MemberKeeping(
-            origin, check_readable, rate * MIB, leader, is_wanted=NotCondemned(origin)
+            origin,
+            check_readable,
+            rate * MIB,
+            leader,
+            is_wanted=NotCondemned(origin),
+            needed=manifests_of,
         )
         self._origin = origin
         self._is_format_noted = False
@@ -105,6 +112,15 @@ class NotCondemned:
         if key.startswith(layout.MOVED_PREFIX):
             name = layout.moved_name(name)
         return self._refs.get_ref(layout.condemned_ref(name)) is None
+
+
+def manifests_of(name: str, content: bytes) -> Iterator[str]:
+    """Yield the keys of the manifests that a ref names; of one that is not readable, none."""
+    try:
+        manifests, _, _ = named(name, content)
+    except UNREADABLE:
+        return
+    yield from map(layout.manifest_key, manifests)
 
 
 def check_readable(key: str, content: memoryview, others: base.ObjectStore) -> None:

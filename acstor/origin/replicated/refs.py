@@ -84,6 +84,8 @@ class RefCopier:
     :param home: of the refs.
     :param members: the other members by name.
     :param clock: monotonic seconds.
+    :param is_ready: says of a member, and of a ref's name and content, whether the member has what
+        the ref names. Until then it keeps the copy of before, whose objects it has.
     """
 
     def __init__(
@@ -91,10 +93,14 @@ class RefCopier:
         home: base.RefStore,
         members: Mapping[str, base.RefStore],
         clock: Callable[[], float] = time.monotonic,
+        is_ready: Callable[[str, str, bytes], bool] = lambda member, name, content: True,
     ) -> None:
         self._home = home
         self._members = members
         self._clock = clock
+        self._is_ready = is_ready
+        self.is_waiting = False
+        """True if the last pass has kept a copy of before."""
         self._refs: dict[str, base.Ref] = {}
         self._copied: dict[str, dict[str, str]] = {name: {} for name in members}
         """Of each member the tokens of the states that its copies are of."""
@@ -113,6 +119,7 @@ class RefCopier:
         if self._passes % COMPLETE_PASS_EVERY == 0:
             self._copied = {name: {} for name in self._members}
         self._passes += 1
+        self.is_waiting = False
         damaged = self._read_home()
         for name, member in self._members.items():
             error = self._copy_to(name, member)
@@ -122,7 +129,7 @@ class RefCopier:
             )
             if not error and damaged:
                 error = f"{damaged} refs of the home are damaged"
-            if not error:
+            if not error and not left:
                 self._completed_at[name] = begun
             self._lags[name] = RefLag(left + damaged, None, error)
         return self.lags()
@@ -160,9 +167,13 @@ class RefCopier:
         copied = self._copied[name]
         try:
             for ref_name, ref in self._refs.items():
-                if copied.get(ref_name) != ref.token:
-                    _write(member, ref_name, RefCopy(ref_name, ref.content))
-                    copied[ref_name] = ref.token
+                if copied.get(ref_name) == ref.token:
+                    continue
+                if not self._is_ready(name, ref_name, ref.content) and _has(member, ref_name):
+                    self.is_waiting = True
+                    continue
+                _write(member, ref_name, RefCopy(ref_name, ref.content))
+                copied[ref_name] = ref.token
             self._remove_old(member, copied)
         except exception.AcstorError as error:
             return exception.one_line(error)
@@ -186,6 +197,10 @@ class RefCopier:
             return self._home.get_ref(ref_copy.parse(copy).name) is None
         except exception.CorruptError:
             return True
+
+
+def _has(member: base.RefStore, name: str) -> bool:
+    return member.get_ref(ref_copy.copy_name(name)) is not None
 
 
 def _write(member: base.RefStore, name: str, copy: RefCopy) -> None:

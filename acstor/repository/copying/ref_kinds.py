@@ -60,6 +60,7 @@ REF_KINDS = (
     RefKind("volume-heads/", False, "questions of live migrations that ran then"),
     RefKind("member", False, "makes the store a member of an origin of several"),
     RefKind("members", False, "members of that origin"),
+    RefKind("ref-copies/", False, "refs of a home that the store was a member of"),
     RefKind("members-status", False, "what the process that led saw of them then"),
     RefKind(COPY_REF, False, "of this copy, not of what is copied"),
 )

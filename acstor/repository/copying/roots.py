@@ -157,7 +157,7 @@ class RootReader:
 
     def _with_objects(self, found: Root, listing: LogListing) -> Root:
         try:
-            manifests, logs, open_ends = _named(found.name, found.content)
+            manifests, logs, open_ends = named(found.name, found.content)
         except UNREADABLE as error:
             return dataclasses.replace(found, damages=(CopyDamage(found.name, error.message),))
         groups: list[Sequence[str]] = []
@@ -189,7 +189,7 @@ _Named = tuple[Iterable[str], Iterable[LogRange], Iterable[tuple[str, int, int]]
 """Manifests, closed ranges, and (volume, epoch, first sequence number) of open ends."""
 
 
-def _named(name: str, content: bytes) -> _Named:
+def named(name: str, content: bytes) -> _Named:
     """Return what a ref names.
 
     :raises CorruptError: and the like when it is not readable.

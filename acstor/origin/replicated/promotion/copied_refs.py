@@ -54,6 +54,10 @@ def read_copies(member: base.RefStore) -> tuple[dict[str, bytes], int]:
         except exception.CorruptError:
             damaged += 1
             continue
-        if copy is not None and ref_copy.copy_name(copy.name) == name:
+        if copy is None:
+            continue
+        if ref_copy.copy_name(copy.name) == name:
             found[copy.name] = copy.content
+        else:
+            damaged += 1
     return found, damaged

@@ -32,6 +32,8 @@ LOG = logging.getLogger(__name__)
 
 COMPARE_SECONDS = 3600.0
 """Time after which listings are compared again, though nothing asks for it."""
+COMPARE_SOON_SECONDS = 300.0
+"""The same where refs wait for objects that no change log names, as those of folds are."""
 REFS_SECONDS = 60.0
 """Time from one copy of the refs to the next, however fast passes follow each other."""
 FIRST_GROWTH_SECONDS = 600.0
@@ -48,6 +50,7 @@ class MemberKeeping:
     :param rate: largest rate of copies to and from a member, bytes per second.
     :param leader: name of this process, for operators.
     :param is_wanted: see :class:`.MemberCopy`.
+    :param needed: keys of objects without which a ref of a name and a content is of no use.
     :param clock: monotonic seconds.
     :param now: seconds since the epoch.
     """
@@ -60,12 +63,14 @@ class MemberKeeping:
         leader: str,
         *,
         is_wanted: Callable[[str], bool] = lambda key: True,
+        needed: Callable[[str, bytes], Iterable[str]] = lambda name, content: (),
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._origin = origin
         self._check = check
         self._is_wanted = is_wanted
+        self._needed = needed
         self._former: Mapping[str, MemberStatus] = {}
         self._bandwidth = Bandwidth(rate, rate, rate)
         self._leader = leader
@@ -73,7 +78,7 @@ class MemberKeeping:
         self._now = now
         self._growth_at = clock() + FIRST_GROWTH_SECONDS
         self._away: dict[str, str] = {}
-        self._refs_at = clock()
+        self._refs_at = self._compare_at = self._looked_at = clock()
         self._begin({})
 
     def run(self) -> MembersStatus:
@@ -95,6 +100,9 @@ class MemberKeeping:
         if self._clock() >= self._refs_at:
             self._copier.copy()
             self._refs_at = self._clock() + REFS_SECONDS
+            if self._copier.is_waiting:
+                soon = self._looked_at + COMPARE_SOON_SECONDS
+                self._compare_at = min(self._compare_at, soon)
         self._finish_joining()
         status = self._status(self._copier.lags())
         try:
@@ -119,12 +127,20 @@ class MemberKeeping:
         copy = MemberCopy(origin.replicated, budgets, self._check, is_wanted=self._is_wanted)
         self._sync = Synchronisation(origin.members, origin.placement, budgets, copy)
         others = {name: refs for name, refs in self._refs.items() if name != origin.view.home}
-        self._copier = RefCopier(self._home, others, self._clock)
-        self._compare_at = self._clock()
+        self._copier = RefCopier(self._home, others, self._clock, self._is_ready)
+        self._compare_at = self._looked_at = self._clock()
         self._refs_at = self._clock()
         self._compared_at: float | None = None
         self._former = {**self._former, **self._read_former()}
         self.report = SyncReport({})
+
+    def _is_ready(self, member: str, name: str, content: bytes) -> bool:
+        """Return whether a member has what a ref names."""
+        store = self._origin.members[member]
+        return all(
+            store.call(lambda origin, key=key: origin.exists(key))  # type: ignore[misc] # bound now
+            for key in self._needed(name, content)
+        )
 
     def _look_who_is_there(self) -> None:
         """Ask each member for its ref; one that was away is compared once it is back."""
@@ -161,7 +177,8 @@ class MemberKeeping:
         except exception.AcstorError as error:
             LOG.warning("what members owe is not known: %s", exception.one_line(error))
             return
-        self._compare_at = self._clock() + COMPARE_SECONDS
+        self._looked_at = self._clock()
+        self._compare_at = self._looked_at + COMPARE_SECONDS
         if not self._away:
             self._compared_at, self._former = self._now(), {}
 

@@ -2,28 +2,19 @@
 
 import contextlib
 import uuid
-from collections.abc import Sequence
 
 import pytest
 
 from acstor import exception
 from acstor.origin import base
-from acstor.origin.memory import MemoryOrigin
 from acstor.origin.replicated import ref_copy
-from acstor.origin.replicated.driver import ReplicatedOrigin
 from acstor.origin.replicated.member_records import read_mark
-from acstor.origin.replicated.members import MemberAddress
 from acstor.origin.replicated.membership import Membership, read_record
 from acstor.origin.replicated.promotion.new_home import HomeState
 from acstor.origin.replicated.states import MemberState
-from acstor.origin.replicated.sync.keeping import MemberKeeping
-from acstor.registrar.member_upkeep import check_readable
 from acstor.repository import layout
-from acstor.repository.copying.promotion import Promotion, Survey
 from acstor.repository.repository import Repository
-from acstor.repository.upgrade import note_format
-from acstor.repository.volumes.store import NewVolume, VolumeStore
-from testbed.doubles.virtual_time import VirtualTime
+from acstor.repository.volumes.store import VolumeStore
 from tests.unit.repository.copying.cloud import (
     FOLDED,
     IMAGES,
@@ -31,102 +22,11 @@ from tests.unit.repository.copying.cloud import (
     LASTING,
     SNAPSHOT,
     TRANSIENT,
-    Cloud,
-    sealer_of,
     volume_text,
 )
 from tests.unit.repository.images import image_id, read_back, register
 from tests.unit.repository.interleaving import Killed
-
-WRITTEN_ON, NEW = (str(uuid.UUID(int=number)) for number in (110, 111))
-NOW = 1_000_000.0
-
-
-class Store(MemoryOrigin):
-    """A store that a process is killed at, after so many changes."""
-
-    changes_left: float = float("inf")
-
-    def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
-        self._count()
-        return super().swap_ref(name, expected, content)
-
-    def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
-        self._count()
-        return super().put_if_absent(key, buffers)
-
-    def _count(self) -> None:
-        if self.changes_left <= 0:
-            raise Killed
-        self.changes_left -= 1
-
-    def copied(self) -> "Store":
-        """Return another store with the same content."""
-        made = Store()
-        made._objects.update(self._objects)
-        made._refs.update(self._refs)
-        return made
-
-
-class Members:
-    """A cloud whose origin is in three members, the others of which have what the home has."""
-
-    def __init__(self) -> None:
-        self.clock = VirtualTime()
-        self.stores = {name: Store() for name in ("home", "near", "far")}
-        self.cloud = Cloud(self.stores["home"])
-        self._add_volumes()
-        note_format(self.stores["home"])
-        Membership("home", self.stores).create()
-        self.lead()
-        self.lead()
-
-    def _add_volumes(self) -> None:
-        """Make a volume that was written on after its last fold, and one that nobody owned."""
-        owner = self.cloud.owner(WRITTEN_ON, "c")
-        owner.write("seven ")
-        owner.fold()
-        owner.write("eight ")
-        self.cloud.store.create(NewVolume(NEW, 4096))
-
-    def open(self, *names: str) -> ReplicatedOrigin:
-        """Open the origin, the home first."""
-        addresses = [MemberAddress(name, name) for name in names]
-        return ReplicatedOrigin(addresses, lambda url: self.stores[url], clock=self.clock)
-
-    def lead(self, *names: str) -> None:
-        """Make a pass of the process that leads."""
-        origin = self.open(*(names or ("home", "near", "far")))
-        self.clock.now += 61.0
-        MemberKeeping(origin, check_readable, 1 << 30, "r", clock=self.clock, now=lambda: NOW).run()
-
-    def promotion(self, *names: str) -> Promotion:
-        """Return the promotion of the first, with these members at hand."""
-        stores = {name: self.stores[name] for name in names}
-        return Promotion(names[0], stores, sealer_of=sealer_of)
-
-    def promote(self, *names: str, reverts_volumes: bool = True) -> Survey:
-        """Promote the first."""
-        promotion = self.promotion(*names)
-        survey = promotion.survey()
-        promotion.run(survey, reverts_volumes=reverts_volumes)
-        return survey
-
-
-@pytest.fixture(scope="module")
-def made() -> Members:
-    return Members()
-
-
-@pytest.fixture
-def members(made: Members, monkeypatch: pytest.MonkeyPatch) -> Members:
-    """Members of a test's own."""
-    monkeypatch.setattr(made, "stores", {n: one.copied() for n, one in made.stores.items()})
-    return made
-
-
-def lost_names(survey: Survey) -> set[str]:
-    return {one.name for one in survey.lost}
+from tests.unit.repository.promotion.members import NEW, NOW, WRITTEN_ON, Members, lost_names
 
 
 def test_survey_says_what_is_kept_and_what_is_lost(members: Members) -> None:

@@ -1,0 +1,1 @@
+"""Promotion of a member to the home: survey, completion, refs."""
