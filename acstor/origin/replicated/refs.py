@@ -7,6 +7,7 @@ program takes them for refs, and nothing here ever reads them as such (RFD 38, *
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -169,11 +170,11 @@ class RefCopier:
             for ref_name, ref in self._refs.items():
                 if copied.get(ref_name) == ref.token:
                     continue
-                if not self._is_ready(name, ref_name, ref.content) and _has(member, ref_name):
+                is_ready = functools.partial(self._is_ready, name, ref_name, ref.content)
+                if _write(member, RefCopy(ref_name, ref.content), is_ready):
+                    copied[ref_name] = ref.token
+                else:
                     self.is_waiting = True
-                    continue
-                _write(member, ref_name, RefCopy(ref_name, ref.content))
-                copied[ref_name] = ref.token
             self._remove_old(member, copied)
         except exception.AcstorError as error:
             return exception.one_line(error)
@@ -199,13 +200,13 @@ class RefCopier:
             return True
 
 
-def _has(member: base.RefStore, name: str) -> bool:
-    return member.get_ref(ref_copy.copy_name(name)) is not None
-
-
-def _write(member: base.RefStore, name: str, copy: RefCopy) -> None:
-    """Have a member hold a copy."""
-    copy_name, content = ref_copy.copy_name(name), copy.encode()
+def _write(member: base.RefStore, copy: RefCopy, is_ready: Callable[[], bool]) -> bool:
+    """Have a member hold a copy, once it is ready for another one; return whether it does."""
+    copy_name, content = ref_copy.copy_name(copy.name), copy.encode()
     present = member.get_ref(copy_name)
-    if present is None or present.content != content:
-        member.swap_ref(copy_name, None if present is None else present.token, content)
+    if present is not None and present.content == content:
+        return True
+    if present is not None and not is_ready():
+        return False
+    member.swap_ref(copy_name, None if present is None else present.token, content)
+    return True

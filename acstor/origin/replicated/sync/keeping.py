@@ -4,11 +4,13 @@ All that it knows it reads from the members, so it may die anywhere, and two at 
 each copies what is owed, and generations and states change by swaps.
 """
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 from acstor import exception
+from acstor.origin import base
 from acstor.origin.replicated.driver import ReplicatedOrigin
 from acstor.origin.replicated.member_records import MEMBER_REF
 from acstor.origin.replicated.member_refs import MemberRefs
@@ -79,6 +81,7 @@ class MemberKeeping:
         self._growth_at = clock() + FIRST_GROWTH_SECONDS
         self._away: dict[str, str] = {}
         self._refs_at = self._compare_at = self._looked_at = clock()
+        self._soon = COMPARE_SOON_SECONDS
         self._begin({})
 
     def run(self) -> MembersStatus:
@@ -100,9 +103,7 @@ class MemberKeeping:
         if self._clock() >= self._refs_at:
             self._copier.copy()
             self._refs_at = self._clock() + REFS_SECONDS
-            if self._copier.is_waiting:
-                soon = self._looked_at + COMPARE_SOON_SECONDS
-                self._compare_at = min(self._compare_at, soon)
+            self._compare_soon()
         self._finish_joining()
         status = self._status(self._copier.lags())
         try:
@@ -134,13 +135,21 @@ class MemberKeeping:
         self._former = {**self._former, **self._read_former()}
         self.report = SyncReport({})
 
+    def _compare_soon(self) -> None:
+        """Have listings be compared for refs that wait, less often while that is in vain."""
+        if not self._copier.is_waiting:
+            self._soon = COMPARE_SOON_SECONDS
+            return
+        self._compare_at = min(self._compare_at, self._looked_at + self._soon)
+
     def _is_ready(self, member: str, name: str, content: bytes) -> bool:
-        """Return whether a member has what a ref names."""
-        store = self._origin.members[member]
-        return all(
-            store.call(lambda origin, key=key: origin.exists(key))  # type: ignore[misc] # bound now
-            for key in self._needed(name, content)
-        )
+        """Return whether a member has what a ref names, as far as the home itself has that."""
+        home = self._origin.members[self._origin.view.home]
+        for key in self._needed(name, content):
+            is_there = functools.partial(_exists, key)
+            if not self._origin.members[member].call(is_there) and home.call(is_there):
+                return False
+        return True
 
     def _look_who_is_there(self) -> None:
         """Ask each member for its ref; one that was away is compared once it is back."""
@@ -177,6 +186,8 @@ class MemberKeeping:
         except exception.AcstorError as error:
             LOG.warning("what members owe is not known: %s", exception.one_line(error))
             return
+        if self._copier.is_waiting:
+            self._soon = min(2 * self._soon, COMPARE_SECONDS)
         self._looked_at = self._clock()
         self._compare_at = self._looked_at + COMPARE_SECONDS
         if not self._away:
@@ -235,3 +246,7 @@ class MemberKeeping:
 
     def _bytes(self, pairs: Iterable[Pair]) -> int:
         return max(map(self._sync.backlog.size_bytes, pairs), default=0)
+
+
+def _exists(key: str, origin: base.ObjectStore) -> bool:
+    return origin.exists(key)

@@ -110,7 +110,7 @@ def test_late_write_of_a_former_leader_is_mended_by_a_complete_pass() -> None:
     home.swap_ref("ring", None, b"new")
     copier = RefCopier(home, {"b": member})
     copier.copy()
-    refs._write(member, "ring", RefCopy("ring", b"old"))
+    refs._write(member, RefCopy("ring", b"old"), lambda: True)
     for _ in range(refs.COMPLETE_PASS_EVERY):
         copier.copy()
     assert copies(member) == {"ring": b"new"}

@@ -3,6 +3,7 @@
 import dataclasses
 import random
 import uuid
+from unittest import mock
 
 import pytest
 
@@ -117,6 +118,40 @@ def test_volume_that_was_just_folded_is_there_as_it_was_before(members: Members)
     assert not status.members["near"].refs_behind, "listings are compared soon"
     members.promote("near", "far")
     assert volume_text(members.open("near", "far"), FOLDED) == "five six fresh "
+
+
+def test_ref_that_waits_in_vain_makes_comparisons_rare(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manifest that no copy can be made of: listings are not compared all the time."""
+    keeping = members.keeping(members.open("home", "near", "far"))
+    keeping.run()
+    owner = owner_of(members, FOLDED, "b")
+    owner.write("fresh ")
+    owner.fold()
+    owner.release()
+    key = layout.manifest_key(str(home_volumes(members).get(FOLDED).record.manifest))
+    content = members.stores["home"].get(key, 1 << 20)
+    members.stores["home"].delete(key)
+    members.stores["home"].put_if_absent(key, [content[:-1] + bytes([content[-1] ^ 1])])
+    compared = mock.Mock(wraps=keeping._sync.compare)
+    monkeypatch.setattr(keeping._sync, "compare", compared)
+    for _ in range(60):
+        members.clock.now += 61
+        status = keeping.run()
+    assert status.members["near"].refs_behind
+    assert 2 <= compared.call_count <= 4
+
+
+def test_ref_whose_manifest_is_nowhere_is_copied(members: Members) -> None:
+    owner = owner_of(members, FOLDED, "b")
+    owner.write("fresh ")
+    owner.fold()
+    key = layout.manifest_key(str(home_volumes(members).get(FOLDED).record.manifest))
+    members.stores["home"].delete(key)
+    members.lead()
+    status = members.keeping(members.open("home", "near", "far")).run()
+    assert not status.members["near"].refs_behind
 
 
 @pytest.mark.parametrize("begun", [True, False])
