@@ -273,8 +273,9 @@ impl Drop for PendingRead {
 fn send_segments(dispatch: &Dispatch, unique: u64, segments: &[Segment]) {
     let sent = dispatch.device.send_segments(unique, segments);
     if matches!(sent, Sent::Fault) {
-        bump(&dispatch.stats.mapped_faults);
+        // The kernel has failed the read by now. Whoever sees the count finds the doubt.
         note_fault(segments);
+        bump(&dispatch.stats.mapped_faults);
     }
     if matches!(sent, Sent::Delivered) {
         let bytes: usize = segments.iter().map(Segment::len).sum();
