@@ -100,8 +100,8 @@ class RefCopier:
         self._members = members
         self._clock = clock
         self._is_ready = is_ready
-        self.is_waiting = False
-        """True if the last pass has kept a copy of before."""
+        self.waiting: set[tuple[str, str, str]] = set()
+        """Copies of before that the last pass has kept: member, ref, and token of its state."""
         self._refs: dict[str, base.Ref] = {}
         self._copied: dict[str, dict[str, str]] = {name: {} for name in members}
         """Of each member the tokens of the states that its copies are of."""
@@ -120,7 +120,7 @@ class RefCopier:
         if self._passes % COMPLETE_PASS_EVERY == 0:
             self._copied = {name: {} for name in self._members}
         self._passes += 1
-        self.is_waiting = False
+        self.waiting = set()
         damaged = self._read_home()
         for name, member in self._members.items():
             error = self._copy_to(name, member)
@@ -130,7 +130,7 @@ class RefCopier:
             )
             if not error and damaged:
                 error = f"{damaged} refs of the home are damaged"
-            if not error and not left:
+            if not error and left == sum(member == name for member, _, _ in self.waiting):
                 self._completed_at[name] = begun
             self._lags[name] = RefLag(left + damaged, None, error)
         return self.lags()
@@ -174,7 +174,7 @@ class RefCopier:
                 if _write(member, RefCopy(ref_name, ref.content), is_ready):
                     copied[ref_name] = ref.token
                 else:
-                    self.is_waiting = True
+                    self.waiting.add((name, ref_name, ref.token))
             self._remove_old(member, copied)
         except exception.AcstorError as error:
             return exception.one_line(error)

@@ -5,11 +5,11 @@ or is left out, as an operator says. One that nothing but logs, or the disk that
 the content of is lost: an empty disk or a bare image in its place would be taken for its content.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from acstor import exception
 from acstor.origin import base
@@ -25,7 +25,7 @@ from acstor.repository.images.image_record import ImageRecord
 from acstor.repository.images.usage import USAGE_PREFIX, Usage
 from acstor.repository.promotion.surviving_objects import SurvivingObjects
 from acstor.repository.repository import Format, Repository
-from acstor.repository.volumes.record import SnapshotRecord, VolumeRecord
+from acstor.repository.volumes.record import VolumeRecord
 
 CODE_LENGTH = 12
 """Characters of the code that confirms a survey."""
@@ -91,14 +91,14 @@ def survey(
     """
     origin: base.Origin = OriginPair(objects, CopiedRefs(copies))
     reader = RootReader(Repository(origin, found), is_restore=True)
-    makers = _makers(copies)
+    images = _images(copies)
     refs: dict[str, bytes] = {}
     reverted: list[str] = []
     lost: list[CopyDamage] = []
     lacking: set[str] = set()
     for root in reader.read_all():
         try:
-            content, is_older = _kept(root, objects, makers)
+            content, is_older = _kept(root, objects, images)
         except (*UNREADABLE, exception.ExhaustedError) as error:
             lost.append(CopyDamage(root.name, error.message))
             continue
@@ -111,9 +111,7 @@ def survey(
     )
 
 
-def _kept(
-    root: Root, objects: SurvivingObjects, makers: Mapping[str, set[str]]
-) -> tuple[bytes, bool]:
+def _kept(root: Root, objects: SurvivingObjects, images: set[str]) -> tuple[bytes, bool]:
     """Return the content of a ref that is kept, and whether it is a volume of before.
 
     :raises CorruptError: and the like when it cannot be kept.
@@ -123,7 +121,7 @@ def _kept(
     content, is_older = root.content, False
     damages = list(root.damages)
     if root.name.startswith(layout.VOLUME_PREFIX):
-        content, is_older = _without_logs(root, makers)
+        content, is_older = _without_logs(root, images)
         if is_older:
             damages = [one for one in damages if layout.parse_log_key(one.name) is None]
     if damages:
@@ -137,7 +135,7 @@ def _kept(
     return content, is_older
 
 
-def _without_logs(root: Root, makers: Mapping[str, set[str]]) -> tuple[bytes, bool]:
+def _without_logs(root: Root, images: set[str]) -> tuple[bytes, bool]:
     """Return the record of a volume whose logs are lost, and whether it may have had any.
 
     :raises CorruptError: when nothing that is left has its content.
@@ -148,7 +146,10 @@ def _without_logs(root: Root, makers: Mapping[str, set[str]]) -> tuple[bytes, bo
     is_closed = record.owner is None and record.unsealed is None
     content, is_older = root.content, False
     if record.logs or not (record.epoch == 0 or is_closed):
-        if record.manifest is None or makers.get(record.manifest, set()) - {volume_id}:
+        # Of a record without made_of, written before there was one, it is told by the images.
+        is_known = record.made_of is not None
+        is_own = record.manifest != record.made_of if is_known else record.manifest not in images
+        if record.manifest is None or not is_own:
             raise exception.CorruptError(
                 "it was never folded: what was written to it is lost with the home"
             )
@@ -159,34 +160,15 @@ def _without_logs(root: Root, makers: Mapping[str, set[str]]) -> tuple[bytes, bo
     return content, is_older
 
 
-def _makers(copies: Mapping[str, bytes]) -> Mapping[str, set[str]]:
-    """Return the manifests of images, and of volumes with the ids of these.
-
-    A manifest that a volume shares with an image, or with another volume, is what it was made of.
-    """
-    found: defaultdict[str, set[str]] = defaultdict(set)
+def _images(copies: Mapping[str, bytes]) -> set[str]:
+    """Return the manifests of images, also of those that were withdrawn and are in use."""
+    found: set[str] = set()
     for name, content in copies.items():
-        try:
-            for manifest, maker in _made(name, content):
-                found[manifest].add(maker)
-        except (*UNREADABLE, ValueError):
-            continue  # what is not readable is lost, and says so itself
+        # What is not readable is lost, and says so itself.
+        with contextlib.suppress(*UNREADABLE, ValueError):
+            if name.startswith(layout.IMAGE_PREFIX):
+                image_id = name.removeprefix(layout.IMAGE_PREFIX)
+                found.add(ImageRecord.parse(content, image_id).manifest)
+            elif name.startswith(USAGE_PREFIX):
+                found.update(Usage.parse(content, name.removeprefix(USAGE_PREFIX)).manifests)
     return found
-
-
-def _made(name: str, content: bytes) -> Iterator[tuple[str, str]]:
-    manifests: Iterable[str | None] = ()
-    maker = ""
-    if name.startswith(layout.IMAGE_PREFIX):
-        manifests = [ImageRecord.parse(content, name.removeprefix(layout.IMAGE_PREFIX)).manifest]
-    elif name.startswith(USAGE_PREFIX):
-        manifests = Usage.parse(content, name.removeprefix(USAGE_PREFIX)).manifests
-    elif name.startswith(layout.VOLUME_PREFIX):
-        maker = name.removeprefix(layout.VOLUME_PREFIX)
-        manifests = [VolumeRecord.parse(content, maker).manifest]
-    elif name.startswith(layout.SNAPSHOT_PREFIX):
-        snapshot = SnapshotRecord.parse(content, name.removeprefix(layout.SNAPSHOT_PREFIX))
-        maker, manifests = snapshot.volume, [snapshot.manifest]
-    for manifest in manifests:
-        if manifest is not None:
-            yield manifest, maker

@@ -58,13 +58,33 @@ class SurvivingObjects(base.ObjectStore):
             except UNREADABLE as found:
                 error = found
                 continue
+            except exception.UnavailableError as found:
+                error = self._damage_of(name, found)
+                continue
             self._present[self._home].add(key)
             self._chosen.pop(key, None)
             return
         raise error
 
     def _transfer(self, source: base.ObjectStore) -> Transfer:
-        return Transfer(source, _Replacing(self._members[self._home], self), check=self._check)
+        return Transfer(
+            source,
+            _Replacing(self._members[self._home], self),
+            # What a delta is of may be in another member.
+            check=lambda key, content, _: self._check(key, content, self),
+        )
+
+    def _damage_of(self, name: str, error: exception.UnavailableError) -> exception.CorruptError:
+        """Return what an object that cannot be read is, where its member answers: damaged.
+
+        :raises UnavailableError: when the member does not answer, or the home.
+        """
+        for one in {name, self._home}:
+            try:
+                self._members[one].exists(layout.FORMAT_KEY)
+            except exception.UnavailableError:
+                raise error from None
+        return exception.CorruptError(error.message, hint=error.hint)
 
     def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
         """Read from an object into ``buffer``."""
@@ -108,12 +128,14 @@ class SurvivingObjects(base.ObjectStore):
             raise exception.NotFoundError(f"no member has {key}")
         if not key.startswith(_VERIFIED_FOLDERS):
             return having[0]
-        errors = []
+        errors: list[exception.AcstorError] = []
         for name in having:
             try:
                 self._verify(self._members[name], key)
             except UNREADABLE as error:
                 errors.append(error)
+            except exception.UnavailableError as error:
+                errors.append(self._damage_of(name, error))
             else:
                 return name
         raise errors[0]

@@ -159,6 +159,10 @@ class VolumeRecord:
     dedup_scope: str | None = None
     """Scope of the names that folds give to new chunks; None: they are plain digests. Absent from
     records without it; releases that do not know it keep it."""
+    made_of: str | None = None
+    """Manifest that the volume was made of: an image's, or another volume's; no fold of its own.
+    None: of nothing, or by a release that did not write it. Absent from records without it;
+    releases that do not know it keep it."""
     nonce: str = dataclasses.field(default_factory=lambda: random_nonce())
     """Different in every state, so that no two states of the ref have the same content."""
     unknown: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -204,8 +208,9 @@ class VolumeRecord:
             "durability": self.durability.to_fields(),
             "metadata": dict(self.metadata),
         }
-        if self.dedup_scope is None:
-            del fields["dedup_scope"]
+        for name in ("dedup_scope", "made_of"):
+            if fields[name] is None:
+                del fields[name]
         return encoded(fields, _TOO_LONG)
 
     @classmethod
@@ -264,6 +269,7 @@ class VolumeRecord:
         check_text(self.created_at, "created_at")
         check_metadata(self.metadata)
         check_scope(self.dedup_scope)
+        check_digest(self.made_of, "made_of")
         if not isinstance(self.nonce, str) or not _NONCE.match(self.nonce):
             raise ValueError("nonce is not 32 hexadecimal digits")
 

@@ -303,6 +303,7 @@ class VolumeStore(Settling, RecordEdits):
             created_at=record_refs.now_text(),
             metadata=dict(new.metadata),
             dedup_scope=new.dedup_scope,
+            made_of=disk.manifest,
         )
         check_sound(record, f"volume {volume_id}")
         check_transition(None, VolumeRecordEvent.CREATE, record)

@@ -107,13 +107,14 @@ class NewHome:
         :raises ConflictError: when it is the home, or another member is, or somebody changes it.
         """
         self.require_no_other()
+        # Read before the state is judged: what another process does meanwhile ends in a conflict.
+        _, token = read_members(self._home)
+        _, mark_token = read_mark(self._home)
         state, mark = self._look()
         TRANSITIONS.after(state, HomeEvent.BEGIN)
         if state is HomeState.MEMBER:
-            _, token = read_mark(self._home)
             after = MemberMark(str(uuid.uuid4()), self._name, self._name, mark.generation + 1)
-            self._home.swap_ref(MEMBER_REF, token, after.encode())
-        _, token = read_members(self._home)
+            self._home.swap_ref(MEMBER_REF, mark_token, after.encode())
         former = untrusted_json.load(self._former.encode(), "the record of the members")
         fields = {**former, "promotion": str(uuid.uuid4())}
         self._token = self._home.swap_ref(MEMBERS_REF, token, json.dumps(fields).encode() + b"\n")
@@ -179,7 +180,8 @@ class NewHome:
                 )
             raise exception.ConflictError(
                 f"the promotion of {name} was begun",
-                hint=f"repeat that one: 'acstor origin promote {name}'",
+                hint=f"repeat that one: 'acstor origin promote {name}'; if it is given up, take "
+                f"{name} out of [origin] members here, and empty its store before it joins again",
             )
 
     def _look(self) -> tuple[HomeState, MemberMark]:

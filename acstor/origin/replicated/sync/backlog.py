@@ -7,6 +7,8 @@ from acstor.origin.replicated.placement import Placement
 from acstor.origin.replicated.sync.change_log import Change
 from acstor.origin.replicated.sync.pairs import Demand, Pair
 
+_MANIFESTS = "manifests/"
+"""Folder of what names other objects."""
 COMPARED_DISK = ""
 """Name of the disk of what a comparison of listings found: keys do not say it."""
 
@@ -126,7 +128,8 @@ class Backlog:
         """Return what is owed in a pair, of disks that are about to go there first.
 
         Those of one disk by their keys, which for a log is the order of its objects: what the
-        target has of it is a beginning, and counts if the source is lost.
+        target has of it is a beginning, and counts if the source is lost. Manifests come last: who
+        finds one there finds what it names.
         """
         with self._lock:
             return [change for _, change in self._ready(pair, needed)]
@@ -137,6 +140,11 @@ class Backlog:
         return [
             (disk, Change(key, size))
             for disk in order
-            for key, size in sorted(disks[disk].items())
+            for key, size in sorted(disks[disk].items(), key=_rank)
             if (pair, key) not in self._deferred
         ]
+
+
+def _rank(one: tuple[str, int]) -> tuple[bool, str]:
+    key, _ = one
+    return key.startswith(_MANIFESTS), key

@@ -82,6 +82,7 @@ class MemberKeeping:
         self._away: dict[str, str] = {}
         self._refs_at = self._compare_at = self._looked_at = clock()
         self._soon = COMPARE_SOON_SECONDS
+        self._waiting: set[tuple[str, str, str]] = set()
         self._begin({})
 
     def run(self) -> MembersStatus:
@@ -137,18 +138,29 @@ class MemberKeeping:
 
     def _compare_soon(self) -> None:
         """Have listings be compared for refs that wait, less often while that is in vain."""
-        if not self._copier.is_waiting:
+        waiting = self._copier.waiting
+        if waiting - self._waiting:
             self._soon = COMPARE_SOON_SECONDS
-            return
-        self._compare_at = min(self._compare_at, self._looked_at + self._soon)
+        self._waiting = waiting
+        if waiting:
+            self._compare_at = min(self._compare_at, self._looked_at + self._soon)
 
     def _is_ready(self, member: str, name: str, content: bytes) -> bool:
-        """Return whether a member has what a ref names, as far as the home itself has that."""
+        """Return whether a member has what a ref names, as far as it gets that and the home has it.
+
+        Of an object that cannot be looked for it is not known: then not.
+        """
         home = self._origin.members[self._origin.view.home]
-        for key in self._needed(name, content):
-            is_there = functools.partial(_exists, key)
-            if not self._origin.members[member].call(is_there) and home.call(is_there):
-                return False
+        store, placement = self._origin.members[member], self._origin.placement
+        try:
+            for key in self._needed(name, content):
+                is_there = functools.partial(_exists, key)
+                is_due = member in placement.place(key).members
+                if is_due and not store.call(is_there) and home.call(is_there):
+                    return False
+        except exception.AcstorError as error:
+            LOG.debug("objects of ref %s: %s", name, exception.one_line(error))
+            return False
         return True
 
     def _look_who_is_there(self) -> None:
@@ -186,7 +198,7 @@ class MemberKeeping:
         except exception.AcstorError as error:
             LOG.warning("what members owe is not known: %s", exception.one_line(error))
             return
-        if self._copier.is_waiting:
+        if self._waiting:
             self._soon = min(2 * self._soon, COMPARE_SECONDS)
         self._looked_at = self._clock()
         self._compare_at = self._looked_at + COMPARE_SECONDS

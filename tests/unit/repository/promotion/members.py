@@ -45,6 +45,7 @@ class Store(MemoryOrigin):
         made = Store()
         made._objects.update(self._objects)
         made._refs.update(self._refs)
+        made._tokens = self._tokens  # no token comes twice
         return made
 
 

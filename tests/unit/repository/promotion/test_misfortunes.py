@@ -3,7 +3,6 @@
 import dataclasses
 import random
 import uuid
-from unittest import mock
 
 import pytest
 
@@ -13,9 +12,11 @@ from acstor.origin.replicated.member_records import MEMBER_REF
 from acstor.origin.replicated.membership import Membership
 from acstor.origin.replicated.promotion.new_home import HomeState
 from acstor.origin.replicated.states import MemberEvent
-from acstor.repository import layout
+from acstor.repository import disk_manifest, layout
+from acstor.repository.copying.object_check import check_object
 from acstor.repository.gc.compaction import Compactor
 from acstor.repository.gc.garbage import Collector
+from acstor.repository.promotion.surviving_objects import SurvivingObjects
 from acstor.repository.repository import Repository
 from acstor.repository.upgrade import note_format
 from acstor.repository.volumes.log_range import EPOCH_MAX
@@ -27,6 +28,7 @@ from tests.unit.repository.copying.cloud import FOLDED, volume_text
 from tests.unit.repository.images import disk, image_id, read_back, register
 from tests.unit.repository.promotion.members import NOW, Members, Store, lost_names
 from tests.unit.repository.test_compaction import KEPT, LIMITS, sparse
+from tests.unit.repository.test_compressed_images import put_golden
 from tests.unit.repository.volumes.hosts import CHUNK_SIZE, Owner
 
 OTHER, CLONE = (str(uuid.UUID(int=number)) for number in (500, 501))
@@ -118,29 +120,6 @@ def test_volume_that_was_just_folded_is_there_as_it_was_before(members: Members)
     assert not status.members["near"].refs_behind, "listings are compared soon"
     members.promote("near", "far")
     assert volume_text(members.open("near", "far"), FOLDED) == "five six fresh "
-
-
-def test_ref_that_waits_in_vain_makes_comparisons_rare(
-    members: Members, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A manifest that no copy can be made of: listings are not compared all the time."""
-    keeping = members.keeping(members.open("home", "near", "far"))
-    keeping.run()
-    owner = owner_of(members, FOLDED, "b")
-    owner.write("fresh ")
-    owner.fold()
-    owner.release()
-    key = layout.manifest_key(str(home_volumes(members).get(FOLDED).record.manifest))
-    content = members.stores["home"].get(key, 1 << 20)
-    members.stores["home"].delete(key)
-    members.stores["home"].put_if_absent(key, [content[:-1] + bytes([content[-1] ^ 1])])
-    compared = mock.Mock(wraps=keeping._sync.compare)
-    monkeypatch.setattr(keeping._sync, "compare", compared)
-    for _ in range(60):
-        members.clock.now += 61
-        status = keeping.run()
-    assert status.members["near"].refs_behind
-    assert 2 <= compared.call_count <= 4
 
 
 def test_ref_whose_manifest_is_nowhere_is_copied(members: Members) -> None:
@@ -386,3 +365,90 @@ def test_code_tells_one_loss_from_another(members: Members) -> None:
     assert members.promotion("near").survey().code != first.code
     members.stores["near"].swap_ref("ref-copies/" + "0" * 64, None, b"damaged")
     assert members.promotion("near", "far").survey().code != first.code
+
+
+def test_volume_of_an_image_that_was_removed_is_not_shown_as_that(members: Members) -> None:
+    repository = Repository.open(members.stores["home"])
+    register(repository, 5, disk(50, 51))
+    manifest = repository.get_image(image_id(5)).record.manifest
+    home_volumes(members).create_from_manifest(NewVolume(OTHER, 1 << 20), manifest)
+    owner = owner_of(members, OTHER)
+    owner.write("data ")
+    owner.release()
+    repository.remove_image(image_id(5))
+    members.clock.now += 3601
+    members.lead()
+    members.lead()
+    assert layout.volume_ref(OTHER) in lost_names(members.promotion("near", "far").survey())
+
+
+def test_folded_source_of_a_clone_falls_back_to_its_fold(members: Members) -> None:
+    home_volumes(members).clone(NewVolume(CLONE, CHUNK_SIZE), FOLDED)
+    owner = owner_of(members, FOLDED, "b")
+    owner.write("fresh ")
+    owner.release()
+    members.clock.now += 3601
+    members.lead()
+    members.lead()
+    survey = members.promotion("near", "far").survey()
+    assert FOLDED in survey.reverted
+    assert layout.volume_ref(CLONE) in survey.refs
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_late_begin_does_not_take_the_home_back(members: Members, is_begun: bool) -> None:
+    if is_begun:
+        members.promotion("near", "far").home.begin()
+    slow, fast = members.promotion("near", "far"), members.promotion("near", "far")
+    survey = slow.survey()
+    look, calls = slow.home._look, []
+
+    def overtaken() -> object:
+        found = look()
+        calls.append(found)
+        if len(calls) == 1:
+            fast.run(fast.survey(), reverts_volumes=True)
+            register(Repository.open(members.open("near", "far")), 7, disk(9, 9))
+        return found
+
+    slow.home._look = overtaken  # type: ignore[method-assign,assignment] # at the worst time
+    with pytest.raises(exception.ConflictError):
+        slow.run(survey, reverts_volumes=True)
+    assert image_id(7) in images_kept(members)
+    assert members.promotion("near", "far").home.state() is HomeState.HOME
+    require_readable(members)
+
+
+class StoreWithABadSector(Store):
+    """A store that cannot read one object."""
+
+    bad = ""
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        if key == self.bad:
+            raise exception.UnavailableError(f"reading {key}: Input/output error")
+        return super().readinto(key, offset, buffer)
+
+
+@pytest.mark.parametrize("which", ["near", "far"])
+def test_bad_sector_costs_one_object_at_most(members: Members, which: str) -> None:
+    usual = members.stores[which]
+    store = StoreWithABadSector()
+    store._objects.update(usual._objects)
+    store._refs.update(usual._refs)
+    members.stores[which] = store
+    store.bad = layout.manifest_key(str(home_volumes(members).get(FOLDED).record.manifest))
+    if which == "far":
+        members.stores["near"].delete(store.bad)
+    survey = members.promote("near", "far")
+    assert (layout.volume_ref(FOLDED) in lost_names(survey)) == (which == "far")
+    assert len(images_kept(members)) == 2
+
+
+def test_delta_is_copied_beside_a_base_that_another_member_has() -> None:
+    near, far = Store(), Store()
+    put_golden(near, "sparse", "dense")
+    (delta,) = put_golden(far, "delta")
+    objects = SurvivingObjects({"near": near, "far": far}, check_object)
+    objects.copy(layout.manifest_key(delta))
+    disk_manifest.load_manifest(near, delta)

@@ -67,6 +67,12 @@ def test_volume_record_version_1_requires_update() -> None:
 def test_scope_is_in_records_that_have_one_only() -> None:
     golden = json.loads((GOLDEN / "volume-record-v1.json").read_bytes())
     assert "dedup_scope" not in golden
+    assert "made_of" not in golden
+    made = dataclasses.replace(VOLUME_RECORD, made_of="ab" * 32)
+    assert json.loads(made.encode()) == {**golden, "made_of": "ab" * 32}
+    assert VolumeRecord.parse(made.encode(), VOLUME) == made
+    with pytest.raises(exception.CorruptError):
+        VolumeRecord.parse(json.dumps({**golden, "made_of": "ab"}).encode(), VOLUME)
     scoped = dataclasses.replace(VOLUME_RECORD, dedup_scope="a project")
     assert json.loads(scoped.encode()) == {**golden, "dedup_scope": "a project"}
     assert VolumeRecord.parse(scoped.encode(), VOLUME) == scoped
