@@ -53,6 +53,7 @@ def admin(site: Site) -> Site:
         "image": IMAGE,
         "preload": IMAGE,
         "host": "cmp-1",
+        "member": "ceph",
     }
     site.setting.members = {
         "cmp-1": Member("cmp-1", "192.0.2.1:1", "cmp-1:1", 1 << 30, "0.1.0", topology="r1")
