@@ -269,9 +269,14 @@ impl Pusher {
 
     /// Stores one object of what is wanted or under way, beginning a cut where nothing is. Returns
     /// how many bytes it had, if nobody waits for them.
-    pub(crate) fn step(&mut self, log: &LocalLog, wanted: Wanted) -> Result<u64, PushError> {
+    pub(crate) fn step(
+        &mut self,
+        log: &LocalLog,
+        wanted: Wanted,
+        may_begin: &dyn Fn() -> bool,
+    ) -> Result<u64, PushError> {
         self.find_next()?;
-        let Some(stream) = self.choose(log, wanted) else { return Ok(0) };
+        let Some(stream) = self.choose(log, wanted, may_begin) else { return Ok(0) };
         let groups = self.batch(stream).as_ref().and_then(|batch| batch.groups);
         let is_asked = wanted.asked & groups.unwrap_or(u32::MAX) != 0;
         let before = self.stored_bytes;
@@ -281,12 +286,17 @@ impl Pusher {
 
     /// Chooses the batch that goes on. Who waits overtakes a batch of other groups at the end of an
     /// object; after that, one object of the other goes, so that neither starves.
-    fn choose(&mut self, log: &LocalLog, wanted: Wanted) -> Option<Stream> {
+    fn choose(
+        &mut self,
+        log: &LocalLog,
+        wanted: Wanted,
+        may_begin: &dyn Fn() -> bool,
+    ) -> Option<Stream> {
         let Wanted { asked, due, is_held, is_whole, is_paced, .. } = wanted;
         let due = if is_held { 0 } else { due };
         if self.must_resend_preempting && self.preempting.is_none() {
             // Nobody knows of which groups it is: it is of all now.
-            return self.begin(log, Stream::Preempting, self.all(), true);
+            return self.begin(log, Stream::Preempting, self.all(), true, may_begin);
         }
         if self.preempting.is_some() {
             return Some(Stream::Preempting);
@@ -303,7 +313,7 @@ impl Pusher {
             if apart != 0
                 && is_turn
                 && !is_promised
-                && let Some(stream) = self.begin(log, Stream::Preempting, apart, false)
+                && let Some(stream) = self.begin(log, Stream::Preempting, apart, false, may_begin)
             {
                 return Some(stream);
             }
@@ -311,31 +321,39 @@ impl Pusher {
         }
         if self.must_resend != 0 {
             if asked != 0
-                && let Some(stream) = self.begin(log, Stream::Preempting, asked, false)
+                && let Some(stream) = self.begin(log, Stream::Preempting, asked, false, may_begin)
             {
                 return Some(stream);
             }
             let groups = if is_held { 0 } else { self.must_resend | due };
-            return if groups == 0 { None } else { self.begin(log, Stream::Main, groups, false) };
+            if groups == 0 {
+                return None;
+            }
+            return self.begin(log, Stream::Main, groups, false, may_begin);
         }
         let rest = due & !asked;
         self.was_asked = asked != 0 && (rest == 0 || !self.was_asked);
         let groups = if self.was_asked { asked } else { rest };
-        self.begin(log, Stream::Main, groups, false)
+        self.begin(log, Stream::Main, groups, false, may_begin)
     }
 
-    /// Begins a cut of `groups`; `None`: there is nothing to push, and it need not be said.
+    /// Begins a cut of `groups`; `None`: there is nothing to push, and it need not be said, or
+    /// `may_begin` says no, which is asked while nothing comes into the map.
     fn begin(
         &mut self,
         log: &LocalLog,
         stream: Stream,
         groups: u32,
         is_needed: bool,
+        may_begin: &dyn Fn() -> bool,
     ) -> Option<Stream> {
         let is_chosen = |group: u8| groups & 1 << group != 0;
         let (through, is_begun, deadline) = {
             let head = log.head();
             let mut map = log.map_mut();
+            if !may_begin() {
+                return None;
+            }
             let deadline = deadline(&map, is_chosen);
             (head.next_sequence - 1, map.begin_cut(stream, is_chosen), deadline)
         };

@@ -59,7 +59,9 @@ impl Core {
         let sent = pusher.sent_bytes;
         let wanted = Wanted { is_hurried: self.load.hold_back.is_holding(), ..wanted };
         self.load.hold_back.begin(Instant::now());
-        let result = pusher.step(&self.log, wanted);
+        // Asked again where the cut begins: what was written after a part of a new table is judged by
+        // the whole of it.
+        let result = pusher.step(&self.log, wanted, &|| !self.are_partitions_unknown());
         let taken = result.is_ok().then(|| pusher.sent_bytes - sent);
         self.load.hold_back.end(Instant::now(), taken);
         let (bytes, objects) = (pusher.stored_bytes - before.0, pusher.stored_objects - before.1);
