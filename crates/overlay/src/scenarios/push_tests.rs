@@ -143,6 +143,20 @@ const LAST: (bool, bool) = (false, false);
 const ASIDE: (bool, bool) = (true, false);
 
 #[test]
+fn cut_begins_only_while_partitions_are_known() {
+    let host = Host::new();
+    host.write_back(1, 1);
+    let step = |is_known: bool| {
+        let mut pusher = host.core.pusher.lock();
+        pusher.step(&host.core.log, Host::asked(WRITE_BACK), &|| is_known).unwrap();
+    };
+    step(false);
+    assert!(host.stored().is_empty(), "a table was written between the question and the cut");
+    step(true);
+    assert_eq!(host.stored().len(), 1);
+}
+
+#[test]
 fn write_through_overtakes_a_long_batch_and_leaves_it_whole() {
     let host = Host::new();
     host.write_back(10, 1);
