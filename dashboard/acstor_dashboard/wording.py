@@ -124,6 +124,11 @@ def share(part: float | None) -> str:
     return UNKNOWN if part is None else _("%d %%") % round(part * 100)
 
 
+def yes_or_no(is_so: bool | None) -> str:
+    """Return what is so or not as the page shows it."""
+    return UNKNOWN if is_so is None else str(_("Yes") if is_so else _("No"))
+
+
 def lock(fields: Mapping[str, Any] | None) -> str:
     """Return the words for a lock."""
     if fields is None:

@@ -7,7 +7,7 @@ is finished nobody can open the member, and of two processes the one that began 
 from collections.abc import Iterator, Mapping
 
 from acstor import exception
-from acstor.origin import base
+from acstor.origin import base, ref_replacement
 from acstor.origin.replicated import ref_copy
 from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.member_records import (
@@ -199,6 +199,5 @@ class Promotion:
         """Remove the copies but that by which members that come back are known."""
         kept = ref_copy.copy_name(MEMBERS_REF)
         for name in list(self._refs.list_refs(ref_copy.COPIES_PREFIX)):
-            ref = None if name == kept else self._refs.get_ref(name)
-            if ref is not None:
-                self._refs.swap_ref(name, ref.token, None)
+            if name != kept:
+                ref_replacement.replace(self._refs, name, None)

@@ -19,10 +19,9 @@ from acstor.origin.replicated.set_placement import COPIED_FOLDERS
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE
 from acstor.repository.copying.report import CopyDamage
-from acstor.repository.copying.roots import Root, RootReader
+from acstor.repository.copying.roots import Root, RootReader, named
 from acstor.repository.copying.settled_volumes import settled
-from acstor.repository.images.image_record import ImageRecord
-from acstor.repository.images.usage import USAGE_PREFIX, Usage
+from acstor.repository.images.usage import USAGE_PREFIX
 from acstor.repository.promotion.surviving_objects import SurvivingObjects
 from acstor.repository.repository import Format, Repository
 from acstor.repository.volumes.record import VolumeRecord
@@ -164,11 +163,9 @@ def _images(copies: Mapping[str, bytes]) -> set[str]:
     """Return the manifests of images, also of those that were withdrawn and are in use."""
     found: set[str] = set()
     for name, content in copies.items():
-        # What is not readable is lost, and says so itself.
-        with contextlib.suppress(*UNREADABLE, ValueError):
-            if name.startswith(layout.IMAGE_PREFIX):
-                image_id = name.removeprefix(layout.IMAGE_PREFIX)
-                found.add(ImageRecord.parse(content, image_id).manifest)
-            elif name.startswith(USAGE_PREFIX):
-                found.update(Usage.parse(content, name.removeprefix(USAGE_PREFIX)).manifests)
+        if name.startswith((layout.IMAGE_PREFIX, USAGE_PREFIX)):
+            # What is not readable is lost, and says so itself.
+            with contextlib.suppress(*UNREADABLE, ValueError):
+                manifests, _, _ = named(name, content)
+                found.update(manifests)
     return found

@@ -100,11 +100,11 @@ def ordered(hosts: Sequence[Mapping[str, Any]], order: str) -> list[Mapping[str,
 
 def row_of(host: Mapping[str, Any]) -> dict[str, Any]:
     """Return a host as the table shows it."""
-    disk, is_up = host.get("disk"), host.get("is_up")
+    disk = host.get("disk")
     return {
         "name": host["name"],
         "state": wording.word(wording.HOST_STATES, host["state"]),
-        "serves": wording.UNKNOWN if is_up is None else (_("Yes") if is_up else _("No")),
+        "serves": wording.yes_or_no(host.get("is_up")),
         "topology": host.get("topology") or "",
         "share": wording.share(host.get("ring_share")),
         "load": wording.share(host.get("load")),

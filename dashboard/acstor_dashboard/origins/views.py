@@ -68,7 +68,7 @@ def row_of(member: OriginMember) -> dict[str, Any]:
         "name": member.name,
         "state": wording.word(STATES, member.state),
         "role": _("Home") if member.is_home else "",
-        "reachable": _reachable(member.is_reachable if is_used else None),
+        "reachable": wording.yes_or_no(member.is_reachable if is_used else None),
         "owed": wording.size(member.owed_bytes) if is_used else wording.UNKNOWN,
         "sole": wording.size(member.sole_bytes) if is_used else wording.UNKNOWN,
         "refs": _refs(member) if is_used else wording.UNKNOWN,
@@ -140,12 +140,6 @@ def _is_moving(member: OriginMember) -> bool:
     """Return whether something is copied for a member."""
     to_others = member.state == "draining" and bool(member.sole_bytes)
     return member.state == "joining" or to_others or bool(member.owed_bytes)
-
-
-def _reachable(is_reachable: bool | None) -> str:
-    if is_reachable is None:
-        return wording.UNKNOWN
-    return str(_("Yes") if is_reachable else _("No"))
 
 
 def _refs(member: OriginMember) -> str:
