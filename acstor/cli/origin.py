@@ -13,8 +13,8 @@ from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Size
 from acstor.origin.base import Origin
-from acstor.origin.opening import open_driver
 from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.member_calls.store import open_in_time
 from acstor.origin.replicated.member_records import MembersRecord, read_mark
 from acstor.origin.replicated.members import MemberAddress, parse_members
 from acstor.origin.replicated.members_status import MembersStatus, MemberStatus, read_status
@@ -49,7 +49,7 @@ def configured_members(conf: Any) -> tuple[MemberAddress, ...]:
 def _home(conf: Any) -> Iterator[tuple[str, Origin]]:
     """Open the home; yield its name and its store."""
     first = configured_members(conf)[0]
-    with contextlib.closing(open_driver(first.url)) as store:
+    with contextlib.closing(open_in_time(first.name, first.url)) as store:
         yield first.name, store
 
 
@@ -66,7 +66,8 @@ def _membership(conf: Any, *names: str) -> Iterator[tuple[Membership, MembersRec
     with _home(conf) as (home, store), contextlib.ExitStack() as opened:
         stores = {home: store}
         for name in set(names) - {home}:
-            stores[name] = opened.enter_context(contextlib.closing(open_driver(urls[name])))
+            found = open_in_time(name, urls[name])
+            stores[name] = opened.enter_context(contextlib.closing(found))
         yield Membership(home, stores), read_record(home, store)
 
 
@@ -135,7 +136,7 @@ class CreateMembers(command.Command):
         addresses = configured_members(repository_access.configuration(self.app))
         with contextlib.ExitStack() as opened:
             stores = {
-                one.name: opened.enter_context(contextlib.closing(open_driver(one.url)))
+                one.name: opened.enter_context(contextlib.closing(open_in_time(one.name, one.url)))
                 for one in addresses
             }
             home = addresses[0].name
@@ -192,7 +193,7 @@ class JoinMember(MemberCommand):
         conf = repository_access.configuration(self.app)
         with _membership(conf, name) as (membership, _):
             url = next(one.url for one in configured_members(conf) if one.name == name)
-            with contextlib.closing(open_driver(url)) as store:
+            with contextlib.closing(open_in_time(name, url)) as store:
                 _require_empty(name, store)
             membership.join(name)
         self.app.stdout.write(f"member {name} is joining; 'acstor origin list' shows how far\n")
@@ -237,7 +238,9 @@ def _require_drained(addresses: tuple[MemberAddress, ...], name: str) -> None:
 
     :raises ConflictError: when it has.
     """
-    with contextlib.closing(ReplicatedOrigin(addresses, open_driver)) as origin:
+    names = {one.url: one.name for one in addresses}
+    opened = ReplicatedOrigin(addresses, lambda url: open_in_time(names[url], url))
+    with contextlib.closing(opened) as origin:
         found = find_sole(origin, name)
     if found.count:
         raise exception.ConflictError(

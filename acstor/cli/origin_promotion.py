@@ -3,25 +3,21 @@
 import argparse
 import contextlib
 import datetime
-import functools
 import json
 import pathlib
 from collections.abc import Sequence
 
-from acstor import abandoned_call, exception
+from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.origin import MemberCommand, configured_members
-from acstor.origin.base import Origin
-from acstor.origin.opening import open_driver
+from acstor.origin.replicated.member_calls.store import ANSWER_SECONDS, MemberStore, open_in_time
 from acstor.origin.replicated.member_records import MembersRecord, read_mark
 from acstor.origin.replicated.members import MemberAddress
 from acstor.origin.replicated.promotion.new_home import HomeState
 from acstor.repository import layout, progress
-from acstor.repository.promotion.promotion import Promotion
+from acstor.repository.promotion.promotion import MEMBER_SECONDS, Promotion
 from acstor.repository.promotion.survey import Survey
 
-ANSWER_SECONDS = 15.0
-"""Longest time for which a store is waited for, before it counts as one that cannot be reached."""
 NAMES_SHOWN = 20
 """Names of what is lost that are shown of each kind; --report writes all."""
 UNKNOWN_TIME = "unknown"
@@ -80,7 +76,9 @@ class PromoteMember(MemberCommand):
                     hint="promote a member that can",
                 )
             shown = opened.enter_context(progress.for_stream(self.app.stderr))
-            self._promote(Promotion(name, stores, progress=shown), set(stores), parsed_args)
+            members = {one: store.member for one, store in stores.items()}
+            promotion = Promotion(name, members, progress=shown)
+            self._promote(promotion, set(stores), parsed_args)
 
     def _promote(
         self, promotion: Promotion, answering: set[str], arguments: argparse.Namespace
@@ -141,28 +139,23 @@ class PromoteMember(MemberCommand):
 
 def _reachable(
     addresses: tuple[MemberAddress, ...],
-) -> tuple[dict[str, Origin], dict[str, str]]:
+) -> tuple[dict[str, MemberStore], dict[str, str]]:
     """Return the stores that answer, and of the others the reasons why they do not."""
     found, silent = {}, {}
     for one in addresses:
-        opening = functools.partial(_opened, one.url)
         try:
-            found[one.name] = abandoned_call.within(ANSWER_SECONDS, opening)
+            store = open_in_time(one.name, one.url, call_seconds=MEMBER_SECONDS)
         except exception.AcstorError as error:
             silent[one.name] = exception.one_line(error)
-        except TimeoutError:
-            silent[one.name] = f"it did not answer within {ANSWER_SECONDS:g} s"
+            continue
+        try:
+            store.member.call(read_mark, seconds_max=ANSWER_SECONDS)
+        except exception.AcstorError as error:
+            store.close()
+            silent[one.name] = exception.one_line(error)
+        else:
+            found[one.name] = store
     return found, silent
-
-
-def _opened(url: str) -> Origin:
-    store = open_driver(url)
-    try:
-        read_mark(store)
-    except BaseException:
-        store.close()
-        raise
-    return store
 
 
 def _write_report(path: str, survey: Survey) -> None:

@@ -10,16 +10,17 @@ from acstor import exception
 from acstor.origin import base, ref_replacement
 from acstor.origin.replicated import ref_copy
 from acstor.origin.replicated.member import Member
+from acstor.origin.replicated.member_calls.objects import MemberObjects
+from acstor.origin.replicated.member_calls.refs import MemberRefs
+from acstor.origin.replicated.member_calls.store import MemberStore
 from acstor.origin.replicated.member_records import (
     MEMBER_REF,
     MEMBERS_REF,
     MembersRecord,
     read_members,
 )
-from acstor.origin.replicated.member_refs import MemberRefs
 from acstor.origin.replicated.members_status import STATUS_REF, MembersStatus
 from acstor.origin.replicated.promotion.copied_refs import read_copies
-from acstor.origin.replicated.promotion.member_objects import MemberObjects
 from acstor.origin.replicated.promotion.new_home import HomeState, NewHome
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE, check_object
@@ -39,8 +40,8 @@ class Promotion:
     """Makes one member the home.
 
     :param name: of the member.
-    :param stores: all that answer of those that are configured, by name, the former home too;
-        whoever opened them closes them. Their threads idle until the process ends.
+    :param members: all that answer of those that are configured, by name, the former home too;
+        whoever opened them closes them.
     :param sealer_of: seals logs of volumes in the member; a test may put its own.
     :param check: compares objects with their names; likewise.
     :raises ConflictError: when the member is the home already, and was never promoted.
@@ -51,16 +52,16 @@ class Promotion:
     def __init__(
         self,
         name: str,
-        stores: Mapping[str, base.Origin],
+        members: Mapping[str, Member],
         *,
         sealer_of: SealerOf = native_sealer,
         check: Check = check_object,
         progress: Progress | None = None,
     ) -> None:
         self._name = name
-        self._store = stores[name]
-        self._members = {one: Member(one, stores[one], MEMBER_SECONDS) for one in stores}
-        refs = {one: MemberRefs(member) for one, member in self._members.items()}
+        self._members = members
+        self._store: base.Origin = MemberStore(members[name])
+        refs = {one: MemberRefs(member) for one, member in members.items()}
         self._refs = refs[name]
         self._copies, self._damaged = read_copies(self._refs)
         former = MembersRecord.parse(self._copy_of(MEMBERS_REF))

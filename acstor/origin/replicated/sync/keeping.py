@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.member_calls.refs import MemberRefs
 from acstor.origin.replicated.member_records import MEMBER_REF
-from acstor.origin.replicated.member_refs import MemberRefs
 from acstor.origin.replicated.members_status import (
     ERROR_LENGTH_MAX,
     MembersStatus,

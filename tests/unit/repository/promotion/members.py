@@ -2,15 +2,18 @@
 
 import uuid
 from collections.abc import Sequence
+from typing import TypeVar
 
+from acstor import exception
 from acstor.origin import base
 from acstor.origin.memory import MemoryOrigin
 from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.members import MemberAddress
 from acstor.origin.replicated.membership import Membership
 from acstor.origin.replicated.sync.keeping import MemberKeeping
 from acstor.registrar.member_upkeep import check_readable, manifests_of
-from acstor.repository.promotion.promotion import Promotion
+from acstor.repository.promotion.promotion import MEMBER_SECONDS, Promotion
 from acstor.repository.promotion.survey import Survey
 from acstor.repository.upgrade import note_format
 from acstor.repository.volumes.store import NewVolume
@@ -18,27 +21,35 @@ from testbed.doubles.virtual_time import VirtualTime
 from tests.unit.repository.copying.cloud import Cloud, check, sealer_of
 from tests.unit.repository.interleaving import Killed
 
+Answer = TypeVar("Answer")
 WRITTEN_ON, NEW = (str(uuid.UUID(int=number)) for number in (110, 111))
 NOW = 1_000_000.0
 
 
 class Store(MemoryOrigin):
-    """A store that a process is killed at, after so many changes."""
+    """A store that a process is killed at, or whose answer is lost, after so many changes."""
 
     changes_left: float = float("inf")
+    answers_left: float = float("inf")
 
     def swap_ref(self, name: str, expected: str | None, content: bytes | None) -> str | None:
         self._count()
-        return super().swap_ref(name, expected, content)
+        return self._answer(super().swap_ref(name, expected, content))
 
     def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
         self._count()
-        return super().put_if_absent(key, buffers)
+        return self._answer(super().put_if_absent(key, buffers))
 
     def _count(self) -> None:
         if self.changes_left <= 0:
             raise Killed
         self.changes_left -= 1
+
+    def _answer(self, answer: Answer) -> Answer:
+        self.answers_left -= 1
+        if self.answers_left == -1:  # this one alone: the store goes on
+            raise exception.UnavailableError("the answer is lost")
+        return answer
 
     def copied(self) -> "Store":
         """Return another store with the same content."""
@@ -90,8 +101,8 @@ class Members:
 
     def promotion(self, *names: str) -> Promotion:
         """Return the promotion of the first, with these members at hand."""
-        stores = {name: self.stores[name] for name in names}
-        return Promotion(names[0], stores, sealer_of=sealer_of, check=check)
+        members = {name: Member(name, self.stores[name], MEMBER_SECONDS) for name in names}
+        return Promotion(names[0], members, sealer_of=sealer_of, check=check)
 
     def promote(self, *names: str, reverts_volumes: bool = True) -> Survey:
         """Promote the first."""

@@ -43,3 +43,19 @@ class MemberObjects(base.ObjectStore):
     def delete(self, key: str) -> bool:
         """Delete an object."""
         return self._member.call(lambda origin: origin.delete(key))
+
+    def list_protected(self, prefix: str) -> Iterator[str]:
+        """Yield those keys in the folder ``prefix`` that hosts cannot delete."""
+        yield from self._member.walk(lambda origin: tuple(origin.list_protected(prefix)))
+
+    def is_protected(self, key: str) -> bool:
+        """Return whether there is such an object that hosts cannot delete."""
+        return self._member.call(lambda origin: origin.is_protected(key))
+
+    def remove_folder(self, prefix: str) -> bool:
+        """Remove a folder without objects."""
+        return self._member.call(lambda origin: origin.remove_folder(prefix))
+
+    def space(self) -> base.Space | None:
+        """Return how much room there is for objects."""
+        return self._member.call(lambda origin: origin.space())

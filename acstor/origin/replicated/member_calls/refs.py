@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from acstor.origin import base
+from acstor.origin.doorbell import Doorbell
 from acstor.origin.replicated.member import Member
 
 
@@ -30,3 +31,16 @@ class MemberRefs(base.RefStore):
     def list_refs(self, prefix: str = "") -> Iterator[str]:
         """Yield the names of the refs in the folder ``prefix``."""
         yield from self._member.walk(lambda origin: tuple(origin.list_refs(prefix)))
+
+    def doorbell(self) -> Doorbell | None:
+        """Return the doorbell of the store, as it is: ringing it has the store's own deadline."""
+        return self._member.call(lambda origin: origin.doorbell())
+
+    @property
+    def needs_locks(self) -> bool:
+        """As the store."""
+        return self._member.call(lambda origin: origin.needs_locks)
+
+    def convert_refs(self) -> bool:
+        """Convert the refs, which walks all of them."""
+        return self._member.walk(lambda origin: origin.convert_refs())
