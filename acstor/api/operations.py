@@ -101,7 +101,7 @@ class Gate:
     def __init__(self, authorizer: Authorizer, *, checks_answers: bool = False) -> None:
         """Keep the rules."""
         self._authorizer = authorizer
-        self._checks_answers = checks_answers
+        self.checks_answers = checks_answers
 
     def admit(
         self, operation: Operation, request: falcon.Request, path: Mapping[str, object]
@@ -130,7 +130,7 @@ class Gate:
 
     def send(self, operation: Operation, answer: Answer, response: falcon.Response) -> None:
         """Put an answer into a response."""
-        if self._checks_answers:
+        if self.checks_answers:
             _check_answer(operation, answer)
         response.status = answer.status
         for name, value in answer.headers.items():

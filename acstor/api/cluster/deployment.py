@@ -59,6 +59,10 @@ class OriginMembers:
 class Deployment(Protocol):
     """Deployment; every method may raise :class:`~acstor.exception.UnavailableError`."""
 
+    @property
+    def max_age(self) -> float:
+        """Seconds for which what one viewer was shown is shown to others."""
+
     def members(self) -> Mapping[str, Member]:
         """Return the hosts that are alive, by name; as they were lately."""
 
@@ -108,7 +112,7 @@ class OriginDeployment:
 
     :param open_refs: returns the refs; raises while the origin is away.
     :param read_members: asks the coordination back-end.
-    :param max_age: seconds for which members are believed: many viewers ask once.
+    :ivar max_age: seconds for which members are believed: many viewers ask once.
     """
 
     def __init__(
@@ -123,7 +127,7 @@ class OriginDeployment:
         self._open_refs = open_refs
         self._read_members = read_members
         self._watch = watch
-        self._max_age = max_age
+        self.max_age = max_age
         self._clock = clock
         self._lock = threading.Lock()  # of what follows
         self._members: Mapping[str, Member] = {}
@@ -133,7 +137,7 @@ class OriginDeployment:
         """Return the hosts that are alive; see :meth:`Deployment.members`."""
         with self._lock:
             now = self._clock()
-            if self._read_at is None or now - self._read_at >= self._max_age:
+            if self._read_at is None or now - self._read_at >= self.max_age:
                 self._members = self._read_members()
                 self._read_at = now
             return self._members

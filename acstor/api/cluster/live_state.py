@@ -2,13 +2,17 @@
 
 It is made of what hosts have told and of the members, and asks no host. Its cursor is a digest of
 it: the same in each process of the API, so that a viewer may ask any of them; who has the newest
-one is answered 304 and nothing else.
+one is answered 304 and nothing else. However many look, a process makes it once in a while.
 """
 
 import hashlib
 import json
+import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
+from acstor import exception
 from acstor.api import times
 from acstor.api.cluster.deployment import Deployment
 from acstor.api.cluster.host_watch import HeardState
@@ -24,6 +28,39 @@ def state_of(member: Member | None) -> str:
     if member is None:
         return "gone"
     return "draining" if member.is_draining else "serving"
+
+
+class LiveState:
+    """Live state as viewers are shown it; from any thread.
+
+    :param deployment: says for how long others are shown what one viewer was.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, deployment: Deployment, clock: Callable[[], float] = time.monotonic) -> None:
+        self._deployment = deployment
+        self._clock = clock
+        self._lock = threading.Lock()  # of what follows; viewers that come meanwhile wait for it
+        self._made: dict[str, Any] | exception.AcstorError | None = None
+        self._made_at = 0.0
+
+    def document(self) -> dict[str, Any]:
+        """Return the document, with its cursor; who is shown it must not change it.
+
+        :raises UnavailableError: when members or ring cannot be had, to all for as long.
+        """
+        with self._lock:
+            is_old = self._clock() - self._made_at >= self._deployment.max_age
+            if self._made is None or is_old:
+                try:
+                    self._made = document(self._deployment)
+                except exception.AcstorError as error:
+                    self._made = error
+                self._made_at = self._clock()
+            found = self._made
+        if isinstance(found, exception.AcstorError):
+            raise found
+        return found
 
 
 def document(deployment: Deployment) -> dict[str, Any]:

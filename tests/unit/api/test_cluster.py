@@ -7,12 +7,15 @@ from falcon import testing
 
 from acstor import exception
 from acstor.api import metrics_targets
+from acstor.api.cluster.deployment import OriginDeployment, RingView
 from acstor.api.cluster.host_watch import SILENT_SECONDS, HostWatch, WatchEndpoint
+from acstor.api.cluster.live_state import LiveState
 from acstor.cluster.member import Member
 from acstor.cluster.ring.decision import DECISION_REF, Decision
 from acstor.cluster.ring.published_ring import RING_REF
 from acstor.native import RingHost, build_ring
 from acstor.telemetry.host_states import HostState
+from testbed.doubles.virtual_time import VirtualTime
 from testbed.fixtures.api_callers import TestCaller, first_error
 from tests.unit.api.setting import Setting
 
@@ -138,6 +141,42 @@ def test_live_state_is_sent_once(admin: TestCaller, api: Setting) -> None:
     after = admin.get(f"/v1/cluster?since={found['cursor']}")
     assert after.status_code == 200
     assert after.headers["ETag"] != first.headers["ETag"]
+
+
+class CountedDeployment(OriginDeployment):
+    """Counts how often the ring is read; the origin may be away."""
+
+    reads = 0
+    is_away = False
+
+    def ring(self) -> RingView | None:
+        self.reads += 1
+        if self.is_away:
+            raise exception.UnavailableError("the origin does not answer")
+        return super().ring()
+
+
+def test_many_viewers_ask_the_origin_once(api: Setting) -> None:
+    clock = VirtualTime()
+    deployment = CountedDeployment(
+        lambda: api.origin, lambda: {"cmp-1": member("cmp-1")}, api.watch, 2.0, clock
+    )
+    live = LiveState(deployment, clock)
+    first = live.document()
+    api.watch.note(state("cmp-1", load=0.5))
+    assert [live.document() for _ in range(50)] == [first] * 50
+    assert deployment.reads == 1
+    clock.now += 2.0
+    assert live.document()["cursor"] != first["cursor"]
+    deployment.is_away = True
+    clock.now += 2.0
+    for _ in range(50):
+        with pytest.raises(exception.UnavailableError):
+            live.document()
+    assert deployment.reads == 3, "an origin that is away is not waited for by each"
+    deployment.is_away = False
+    clock.now += 2.0
+    assert live.document()["hosts"]
 
 
 def test_newest_word_of_a_host_counts_for_a_while(api: Setting) -> None:

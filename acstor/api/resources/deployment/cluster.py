@@ -110,6 +110,11 @@ class Pin(_OfCluster):
 class LiveState(_OfCluster):
     """Live state: ``/v1/cluster``."""
 
+    def __init__(self, backends: Backends) -> None:
+        """Have nothing to show yet."""
+        super().__init__(backends)
+        self._live = live_state.LiveState(self._deployment)
+
     @operation(
         "cluster:show",
         "Show the live state of all hosts",
@@ -119,7 +124,7 @@ class LiveState(_OfCluster):
     )
     def on_get(self, call: Call) -> Answer:
         """Answer it; 304 to who has it already, by ``If-None-Match`` or ``since``."""
-        found = live_state.document(self._deployment)
+        found = self._live.document()
         etag = f'"{found["cursor"]}"'
         headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
         known = {one.strip() for one in call.is_conditional_on.split(",")}
