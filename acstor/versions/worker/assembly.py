@@ -113,7 +113,7 @@ def open_books(conf: cfg.ConfigOpts) -> FlowBooks:
             "[worker] flow_connection and [database] connection name the same database",
             hint="make a second one: both keep the revision of their tables under one name",
         )
-    return FlowBooks(url, **opening.pool_of(conf, url))
+    return FlowBooks.of_database(url, **opening.pool_of(conf, url))
 
 
 def _open_compute(conf: cfg.ConfigOpts, session: Any) -> NovaCompute:

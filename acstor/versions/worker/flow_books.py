@@ -11,12 +11,13 @@ which is why they need a database of their own.
 import contextlib
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 from oslo_db.sqlalchemy import engines
 from taskflow import exceptions
 from taskflow.persistence import models
 from taskflow.persistence.backends.impl_sqlalchemy import SQLAlchemyBackend
+from taskflow.persistence.base import Backend
 
 from acstor import exception
 from acstor.versions.database.engine import connection_parameters
@@ -26,21 +27,24 @@ from acstor.versions.flows.work import Interrupted
 class FlowBooks:
     """The rows of all flows.
 
-    :param url: of their database, as SQLAlchemy has it.
+    :param backend: taskflow's, which has them.
+    :param on_close: called at the end.
     """
 
-    def __init__(self, url: str, **pool: Any) -> None:
+    def __init__(self, backend: Backend, on_close: Callable[[], object] = lambda: None) -> None:
         """Connect to nothing yet."""
-        self._engine = engines.create_engine(
-            url,
-            sqlite_fk=True,
-            max_retries=0,
-            connection_parameters=connection_parameters(url),
-            thread_checkin=False,  # a turn for green threads, of which there are none
-            **pool,
-        )
-        self._backend = SQLAlchemyBackend({}, engine=self._engine)
+        self._backend = backend
+        self._on_close = on_close
         self._kept: Any = None
+
+    @classmethod
+    def of_database(cls, url: str, **pool: Any) -> Self:
+        """Return those in a database.
+
+        :param url: as SQLAlchemy has it.
+        """
+        engine = database_engine(url, **pool)
+        return cls(SQLAlchemyBackend({}, engine=engine), engine.dispose)
 
     def upgrade(self) -> None:
         """Make or upgrade the tables.
@@ -52,7 +56,8 @@ class FlowBooks:
 
     def close(self) -> None:
         """Close the connections that are idle."""
-        self._engine.dispose()
+        self._backend.close()
+        self._on_close()
 
     def get_connection(self) -> "UnfailingConnection":
         """Return a connection for an engine of taskflow."""
@@ -142,6 +147,22 @@ class FlowBooks:
             if "sqlalchemy" not in type(error).__module__ and "db" not in type(error).__module__:
                 raise
             raise _away(error) from error
+
+
+def database_engine(url: str, **pool: Any) -> Any:
+    """Return the engine of SQLAlchemy for rows of flows.
+
+    :param url: as SQLAlchemy has it.
+    :param pool: parameters of its pool.
+    """
+    return engines.create_engine(
+        url,
+        sqlite_fk=True,
+        max_retries=0,
+        connection_parameters=connection_parameters(url),
+        thread_checkin=False,  # a turn for green threads, of which there are none
+        **pool,
+    )
 
 
 class UnfailingConnection:

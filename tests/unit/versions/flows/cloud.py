@@ -1,11 +1,16 @@
 """A cloud of doubles in which flows run, and are killed."""
 
+import contextlib
 import dataclasses
 import datetime
 import pathlib
 import uuid
 from collections.abc import Callable
 from typing import Any
+
+from taskflow.persistence.backends.impl_memory import MemoryBackend
+from taskflow.persistence.backends.impl_sqlalchemy import SQLAlchemyBackend
+from taskflow.persistence.base import Backend
 
 from acstor import exception
 from acstor.origin.memory import MemoryOrigin
@@ -16,7 +21,7 @@ from acstor.versions.database.opening import Stores, stores_of
 from acstor.versions.database.tasks import NewTask, Task, TaskKind
 from acstor.versions.flows.work import Interrupted, Work
 from acstor.versions.services.services import Services
-from acstor.versions.worker.flow_books import FlowBooks
+from acstor.versions.worker.flow_books import FlowBooks, database_engine
 from acstor.versions.worker.flow_runner import FlowRunner
 from acstor.versions.worker.left_images import LeftImages
 from acstor.versions.worker.sweep import Sweep
@@ -98,8 +103,8 @@ class _Killable:
 class KillableBooks(FlowBooks):
     """Rows of flows, each write of which may be the last thing that a process does."""
 
-    def __init__(self, url: str, switch: KillSwitch) -> None:
-        super().__init__(url)
+    def __init__(self, backend: Backend, switch: KillSwitch) -> None:
+        super().__init__(backend)
         self._switch = switch
 
     def get_connection(self) -> Any:
@@ -130,10 +135,18 @@ class TestControl:
         self.on_pause()
 
 
-class Cloud:
-    """Database, origin, hosts and Nova."""
+def database_backend() -> Backend:
+    """Return rows of flows in a database, as workers have them."""
+    return SQLAlchemyBackend({}, engine=database_engine("sqlite://"))
 
-    def __init__(self, folder: pathlib.Path) -> None:
+
+class Cloud:
+    """Database, origin, hosts and Nova.
+
+    :param flows: has the rows of flows; None: this process's memory, which is a third of the work.
+    """
+
+    def __init__(self, folder: pathlib.Path, flows: Backend | None = None) -> None:
         self.clock = new_clock()
         self.seconds = 0.0
         self.switch = KillSwitch()
@@ -154,7 +167,7 @@ class Cloud:
             self.preloads,
             self.restores,
         )
-        self.books = KillableBooks("sqlite://", self.switch)
+        self.books = KillableBooks(flows or MemoryBackend({}), self.switch)
         self.books.upgrade()
         self.compute.add(SERVER, PROJECT)
         self.control = TestControl(self)
@@ -231,11 +244,17 @@ class Cloud:
         return {one for one, _ in self.stores.versions.nonces(None, 1000)}
 
     def books_left(self) -> int:
-        with self.books._backend.get_connection()._engine.connect() as connection:
-            return sum(
-                connection.exec_driver_sql(f"SELECT COUNT(*) FROM {table}").scalar_one()
-                for table in ("logbooks", "flowdetails", "atomdetails")
-            )
+        """Return the number of rows of flows that are there, whoever they are of."""
+        with contextlib.closing(self.books._backend.get_connection()) as connection:
+            if isinstance(self.books._backend, MemoryBackend):
+                books = list(connection.get_logbooks())
+                flows = [flow for book in books for flow in book]
+                return len(books) + len(flows) + sum(len(flow) for flow in flows)
+            with connection._engine.connect() as database:
+                return sum(
+                    database.exec_driver_sql(f"SELECT COUNT(*) FROM {table}").scalar_one()
+                    for table in ("logbooks", "flowdetails", "atomdetails")
+                )
 
 
 def lost(*_: object) -> exception.AcstorError:

@@ -12,7 +12,14 @@ from acstor.versions.database.task_states import TaskState
 from acstor.versions.database.tasks import Task, TaskKind, TaskQuery
 from acstor.versions.host_capture.states import CaptureState
 from tests.unit.repository.versions.records import committed, version_id
-from tests.unit.versions.flows.cloud import PROJECT, SERVER, TASK, Cloud, Killed
+from tests.unit.versions.flows.cloud import (
+    PROJECT,
+    SERVER,
+    TASK,
+    Cloud,
+    Killed,
+    database_backend,
+)
 from tests.unit.versions.flows.kills import WholeRun
 
 
@@ -189,7 +196,8 @@ def test_killed_at_every_call_it_ends_as_it_would_have(
     tmp_path: pathlib.Path, fails_in: CaptureState | None, is_after: bool
 ) -> None:
     def ready() -> Cloud:
-        cloud = Cloud(tmp_path)
+        # One of them with the rows of its flow in a database, as workers have them.
+        cloud = Cloud(tmp_path, database_backend() if fails_in is None else None)
         cloud.captures.devices[SERVER] = ("vda", "vdb")
         cloud.captures.fails_in = fails_in
         ask(cloud)

@@ -12,7 +12,7 @@ from acstor.versions.database.tasks import TaskKind
 from acstor.versions.flows.step import Step
 from acstor.versions.flows.work import Interrupted, Work
 from acstor.versions.worker import flow_runner
-from tests.unit.versions.flows.cloud import Cloud, Killed, KillSwitch
+from tests.unit.versions.flows.cloud import Cloud, Killed, KillSwitch, database_backend
 
 DONE: list[str] = []
 """Steps of these tests, as they were done."""
@@ -66,7 +66,7 @@ def cloud(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setattr(
         flow_runner.FlowRunner.__init__, "__defaults__", ({TaskKind.CREATE: f"{__name__}.steps"},)
     )
-    found = Cloud(tmp_path)
+    found = Cloud(tmp_path, database_backend())
     found.ask(TaskKind.CREATE, "server/x")
     return found
 

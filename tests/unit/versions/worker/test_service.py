@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from oslo_config import cfg
+from taskflow.persistence.backends.impl_memory import MemoryBackend
 
 from acstor import exception
 from acstor.conf import default, worker
@@ -97,7 +98,7 @@ class House:
             conf,
             stores=self.stores,
             runner=self.runner,  # type: ignore[arg-type]
-            books=FlowBooks("sqlite://"),
+            books=FlowBooks(MemoryBackend({})),
             services=Services(
                 MemoryCaptures(self.versions),
                 MemoryCompute(),

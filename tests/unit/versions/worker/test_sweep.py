@@ -11,14 +11,14 @@ from acstor.versions.database.tasks import TaskKind
 from acstor.versions.worker.sweep import BackgroundSweep, Sweep
 from testbed.doubles.faulty_calls import CallFault, FaultyCalls
 from tests.unit.repository.versions.records import committed, version_id
-from tests.unit.versions.flows.cloud import TASK, Cloud
+from tests.unit.versions.flows.cloud import TASK, Cloud, database_backend
 
 WAIT = 60.0
 
 
 @pytest.fixture
 def cloud(tmp_path: pathlib.Path) -> Cloud:
-    return Cloud(tmp_path)
+    return Cloud(tmp_path, database_backend())
 
 
 def sweep_of(cloud: Cloud) -> Sweep:
