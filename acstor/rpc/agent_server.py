@@ -21,13 +21,14 @@ EXCHANGE = "openstack"
 ``cinder``. It is what control_exchange is where nobody sets it."""
 TOPIC = "acstor-agent"
 NAMESPACE = "acstor.agent"
-VERSION = "1.7"
+VERSION = "1.8"
 """1.0: ring_published. 1.1: preload_estimate, preload_start, preload_status, preload_stop.
 1.2: volume_status, volume_push, volume_freeze, volume_thaw, volume_resize, volume_set_durability,
 volume_set_limits. 1.3: decision_published. 1.4: the holder of volume_freeze and volume_thaw, and
 what the latter answers. 1.5: hand_over_start, hand_over_stop, hand_over_read, revocation_drop,
 revocation_check. 1.6: capture_start, capture_progress, capture_abort, capture_discard,
-capture_follow. 1.7: restore_start, restore_progress, restore_abort, restore_discard."""
+capture_follow. 1.7: restore_start, restore_progress, restore_abort, restore_discard.
+1.8: restore_set_check, restore_set_start."""
 RING_VERSION = "1.0"
 PRELOAD_VERSION = "1.1"
 DECISION_VERSION = "1.3"
@@ -36,6 +37,7 @@ HAND_OVER_VERSION = "1.5"
 REVOCATION_VERSION = "1.5"
 CAPTURE_VERSION = "1.6"
 RESTORE_VERSION = "1.7"
+RESTORE_SET_VERSION = "1.8"
 
 
 def version_of(method: str) -> str:
@@ -51,6 +53,8 @@ def version_of(method: str) -> str:
         return REVOCATION_VERSION
     if method.startswith("capture_"):
         return CAPTURE_VERSION
+    if method.startswith("restore_set_"):
+        return RESTORE_SET_VERSION
     if method.startswith("restore_"):
         return RESTORE_VERSION
     operation = BY_MESSAGE.get(method)

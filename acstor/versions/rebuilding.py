@@ -8,7 +8,7 @@ disk and lose nothing beside it.
 """
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from acstor import exception
 from acstor.repository.versions.record import DiskKind, VersionRecord
@@ -22,9 +22,12 @@ LINEAGE_MAX = 16
 LOCK_PREFIX = "acstor restore "
 """Beginning of the reason of a lock, which the id of the task ends."""
 TORN_PREFIX = "acstor: the disk is half written by restore "
-"""Beginning of the reason of a lock that nobody sweeps, which the id of the task ends."""
+"""Beginning of the reason of a lock that nobody sweeps; the id of the task follows."""
+TORN_DISKS = ", disks "
+"""Words in it before the names of the disks, where it is not the root disk alone."""
 REASON = "nothing is beside the root disk that a rebuild would destroy"
 """Reason for which a rebuild is the method."""
+MEND_HINT = "restore a version into it by the method in_place"
 METHOD_HINT = "boot another server of the version: openstack acstor version boot"
 _GIB = 1 << 30
 
@@ -121,15 +124,7 @@ def require_rebuildable(server: Server, record: VersionRecord, version_id: str) 
     :raises NotRebuildableError: when it never can.
     :raises ConflictError: when it cannot in its present state.
     """
-    if record.disk.kind is not DiskKind.INSTANCE:
-        raise NotRebuildableError(
-            f"version {version_id} is of a volume", hint="restore the volume, while it is detached"
-        )
-    if server.image is None:
-        raise NotRebuildableError(
-            f"server {server.id} boots from a volume",
-            hint="stop the server, detach the volume, and restore a version of the volume",
-        )
+    require_server_disk(server, record, version_id)
     if server.root_device not in (None, record.disk.device):
         raise NotRebuildableError(
             f"version {version_id} is of disk {record.disk.device} of server {server.id}, whose "
@@ -142,6 +137,22 @@ def require_rebuildable(server: Server, record: VersionRecord, version_id: str) 
             hint="resize the server first",
         )
     require_state(server)
+
+
+def require_server_disk(server: Server, record: VersionRecord, version_id: str) -> None:
+    """Refuse versions of volumes, and servers whose root disk is one.
+
+    :raises NotRebuildableError: then.
+    """
+    if record.disk.kind is not DiskKind.INSTANCE:
+        raise NotRebuildableError(
+            f"version {version_id} is of a volume", hint="restore the volume, while it is detached"
+        )
+    if server.image is None:
+        raise NotRebuildableError(
+            f"server {server.id} boots from a volume",
+            hint="stop the server, detach the volume, and restore a version of the volume",
+        )
 
 
 def require_state(server: Server) -> None:
@@ -165,7 +176,7 @@ def require_unlocked(server: Server, task_id: str | None = None) -> None:
     if is_torn(server):
         raise BusyServerError(
             f"the disk of server {server.id} is half written, so it is locked",
-            hint="restore a version into it by the method in_place",
+            hint=MEND_HINT,
         )
     if server.is_locked and (task_id is None or server.lock_reason != lock_reason(task_id)):
         raise BusyServerError(
@@ -206,9 +217,19 @@ def _found(version_id: str, find_record: FindRecord) -> VersionRecord | None:
         return None
 
 
-def torn_lock_reason(task_id: str) -> str:
-    """Return the reason of a lock that stays after its task: the disk may be half written."""
-    return f"{TORN_PREFIX}{task_id}"
+def torn_lock_reason(task_id: str, devices: Sequence[str] = ()) -> str:
+    """Return the reason of a lock that stays after its task: disks may be half written.
+
+    :param devices: names of the disks; none: the root disk alone.
+    """
+    named = f"{TORN_DISKS}{' '.join(devices)}" if devices else ""
+    return f"{TORN_PREFIX}{task_id}{named}"
+
+
+def torn_devices(server: Server) -> frozenset[str]:
+    """Return the disks that the lock of a server names as half written."""
+    named = (server.lock_reason or "").partition(TORN_DISKS)[2]
+    return frozenset(named.split()) if is_torn(server) else frozenset()
 
 
 def is_torn(server: Server) -> bool:

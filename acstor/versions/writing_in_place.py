@@ -1,9 +1,11 @@
-"""Rules of restores in place: when a version may be written into the root disk of its server.
+"""Rules of restores in place: when versions may be written into the disks of their server.
 
 What is beside the disk is left alone, so nothing is lost by it. What only the host knows of the
 disk it refuses itself, before it writes: snapshots inside a qcow2, encryption, another storage than
 files.
 """
+
+from collections.abc import Sequence
 
 from acstor import exception
 from acstor.repository.versions.record import VersionRecord
@@ -25,15 +27,21 @@ def require_restorable(
     properties_of: rebuilding.PropertiesOf,
     find_record: rebuilding.FindRecord,
     task_id: str | None = None,
+    *,
+    is_named: bool = False,
 ) -> None:
-    """Refuse a server into whose root disk a version cannot be written.
+    """Refuse a server into whose disk a version cannot be written.
 
+    :param is_named: whether the disk was asked for; else it must be the root disk.
     :raises NotRebuildableError: when it never can.
     :raises ConflictError: when it cannot in its present state.
     :raises UnavailableError: when Glance cannot be asked.
     """
     require_unlocked(server, task_id)
-    rebuilding.require_rebuildable(server, record, version_id)
+    if is_named and not is_root(server, record):
+        rebuilding.require_server_disk(server, record, version_id)
+    else:
+        rebuilding.require_rebuildable(server, record, version_id)
     if server.status not in RESTORABLE:
         raise exception.ConflictError(
             f"server {server.id} is {server.status}",
@@ -54,13 +62,32 @@ def require_unlocked(server: Server, task_id: str | None) -> None:
         rebuilding.require_unlocked(server, task_id)
 
 
+def is_root(server: Server, record: VersionRecord) -> bool:
+    """Return whether a version is of the disk that the server boots from, as far as is known."""
+    return server.root_device in (None, record.disk.device)
+
+
+def require_covered(server: Server, devices: Sequence[str]) -> None:
+    """Refuse to leave a disk half written: the server is started after a restore.
+
+    :param devices: names of the disks that are restored.
+    :raises BusyServerError: when the lock names one that is not among them.
+    """
+    if left := rebuilding.torn_devices(server) - set(devices):
+        raise rebuilding.BusyServerError(
+            f"of server {server.id} are half written, too: {', '.join(sorted(left))}",
+            hint="restore all of its disks at once, of one group of versions",
+        )
+
+
 def require_same_size(server: Server, record: VersionRecord, newest_bytes: int | None) -> None:
-    """Refuse a server whose root disk has another size than a version, by what is recorded.
+    """Refuse a server whose disk has another size than a version, by what is recorded.
 
     :param newest_bytes: size of the disk in its newest version; None: that tells nothing.
     :raises NotRebuildableError: when it was resized since.
     """
-    size_bytes = server.disk_gib * _GIB or newest_bytes or record.size_bytes
+    flavor_gib = server.disk_gib if is_root(server, record) else 0
+    size_bytes = flavor_gib * _GIB or newest_bytes or record.size_bytes
     if size_bytes != record.size_bytes:
         raise rebuilding.NotRebuildableError(
             f"the version has {record.size_bytes} bytes and the disk {size_bytes}: it was resized",

@@ -47,6 +47,7 @@ class MemoryCaptures:
     """Captures of every host.
 
     :ivar devices: disks of each server.
+    :ivar variables: by server, manifest of its UEFI variables; they go with its first disk.
     :ivar unreadable: disks that cannot be had, wherever they are.
     :ivar silent: hosts that do not answer.
     :ivar fails_in: state in which the next captures fail, see ``failures``.
@@ -58,6 +59,7 @@ class MemoryCaptures:
         self.held: dict[tuple[str, str], HostCapture] = {}
         self.epochs: dict[str, int] = {}
         self.devices: dict[str, tuple[str, ...]] = {}
+        self.variables: dict[str, str] = {}
         self.unreadable: set[str] = set()
         self.silent: set[str] = set()
         self.fails_in: CaptureState | None = None
@@ -132,7 +134,10 @@ class MemoryCaptures:
             for device, version_id in known.versions.items():
                 self._store.begin(version_id, self._record(host, known, device))
         if after is CaptureState.COMMITTED:
-            for version_id in known.versions.values():
+            variables = self.variables.get(known.request.owner)
+            for number, version_id in enumerate(known.versions.values()):
+                if variables is not None and not number:
+                    self._store.note_part(version_id, host, nvram=variables)
                 self._store.commit(version_id, host, Stored(None))
         known.state = after
 

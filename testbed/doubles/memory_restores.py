@@ -28,7 +28,11 @@ class HostRestore:
 class MemoryRestores:
     """Restores of every host.
 
-    :ivar disks: version that the disk of each server has, where one was written; or :data:`TORN`.
+    :ivar disks: version that the first disk of each server has, where one was written; or
+        :data:`TORN`.
+    :ivar further: the same of further disks, by server and device.
+    :ivar variables: version whose UEFI variables each server has, where some were written.
+    :ivar older: hosts that know restores of one disk only.
     :ivar refusals: errors of the next restores, before they write.
     :ivar breaks: errors of the next restores, in mid-write.
     :ivar damaged: versions that no restore comes to the end of.
@@ -39,13 +43,23 @@ class MemoryRestores:
         self.held: dict[tuple[str, str], HostRestore] = {}
         self.epochs: dict[str, int] = {}
         self.disks: dict[str, str] = {}
+        self.further: dict[tuple[str, str], str] = {}
+        self.variables: dict[str, str] = {}
+        self.older: set[str] = set()
         self.refusals: list[exception.AcstorError] = []
         self.breaks: list[exception.AcstorError] = []
         self.damaged: set[str] = set()
         self.silent: set[str] = set()
         self.requests: list[RestoreRequest] = []
 
+    def check(self, host: str, request: RestoreRequest, epoch: int) -> None:
+        if host in self.silent:
+            raise exception.DeadlineError(f"host {host} did not answer")
+        if host in self.older and request.is_set:
+            raise exception.UnsupportedError(f"the agent of host {host} does not know sets")
+
     def start(self, host: str, request: RestoreRequest, epoch: int) -> RestoreProgress:
+        self.check(host, request, epoch)
         self._admit(host, request.task, epoch)
         known = self.held.get((host, request.task))
         if known is not None and known.state is _S.WRITING and known.request != request:
@@ -95,21 +109,27 @@ class MemoryRestores:
             raise exception.NotFoundError(f"host {host} knows no task {task}") from None
 
     def _advance(self, known: HostRestore) -> None:
-        server = known.request.server
         if known.state is _S.QUEUED:
             known.state = _S.WRITING
             if self.refusals:
                 self._fail(known, self.refusals.pop(0))
             else:
-                self.disks[server] = TORN
+                self._write(known.request, is_torn=True)
         elif known.state is _S.WRITING:
             if self.breaks:
                 self._fail(known, self.breaks.pop(0))
-            elif known.request.version in self.damaged:
+            elif {disk.version for disk in known.request.disks} & self.damaged:
                 self._fail(known, exception.CorruptError("a chunk is damaged"))
             else:
-                self.disks[server] = known.request.version
+                self._write(known.request)
                 known.state = _S.DONE
+
+    def _write(self, request: RestoreRequest, *, is_torn: bool = False) -> None:
+        self.disks[request.server] = TORN if is_torn else request.version
+        for disk in request.further:
+            self.further[request.server, disk.device] = TORN if is_torn else disk.version
+        if request.nvram is not None and not is_torn:
+            self.variables[request.server] = request.nvram
 
     def _fail(self, known: HostRestore, error: exception.AcstorError) -> None:
         is_torn = self.disks.get(known.request.server) == TORN

@@ -1,8 +1,9 @@
 """The agent's reconciler of restores in place: takes requests, has them done, knows torn disks.
 
 Each runs in a process of its own, followed by a thread of its own, at most one for each disk and a
-few on a host. It is not begun again by itself: the flow that asks for it knows whether it is still
-wanted. The record is written before a process may write; see :mod:`.table`.
+few on a host. One of several disks is one: half written are all of them, until all are versions. It
+is not begun again by itself: the flow that asks for it knows whether it is still wanted. The record
+is written before a process may write; see :mod:`.table`.
 """
 
 import collections
@@ -21,7 +22,7 @@ from acstor.agent.restores.table import RestoreRecord, RestoreTable
 from acstor.agent.restores.writing import Written
 from acstor.versions.host_capture.progress import Failure
 from acstor.versions.host_restore.progress import RestoreProgress
-from acstor.versions.host_restore.request import RestoreRequest
+from acstor.versions.host_restore.request import RestoreRequest, named
 from acstor.versions.host_restore.states import RestoreEvent, RestoreState
 
 LOG = logging.getLogger(__name__)
@@ -136,8 +137,7 @@ class RestoreReconciler:
         with self._condition:
             self._condition.notify_all()
             torn = {
-                f"restore {task}": f"disk {record.request.device} of server "
-                f"{record.request.server} is half written: it must not be started"
+                f"restore {task}": f"half written: {named(record.request)}; it must not be started"
                 for task, record in self._table.records.items()
                 if record.state is _S.TORN
             }
@@ -159,7 +159,8 @@ class RestoreReconciler:
     def start_restore(self, request: RestoreRequest, epoch: int) -> RestoreProgress:
         """Take a request, or go on with one that is known; see :class:`.RestoreEndpoint`.
 
-        :raises ConflictError: when the disk is being written for another request.
+        :raises ConflictError: when a disk is being written for another request, or when disks of
+            the server are half written that this one is not about.
         :raises FencedError: when the task has ended: that was asked for before, and is late.
         """
         with self._condition:
@@ -169,8 +170,7 @@ class RestoreReconciler:
                 if epoch <= self._forgotten.get(task, 0):
                     raise exception.FencedError(f"the restore of task {task} has ended")
                 self._refuse_other(request)
-                others = self._others_of(request)
-                is_torn = any(other.state is _S.TORN for other in others)
+                is_torn = bool(self._torn_devices(request))
                 record = self._table.add(request, epoch, is_torn=is_torn)
             else:
                 record = self._again(self._table.get(task, epoch), request)
@@ -212,8 +212,7 @@ class RestoreReconciler:
                 return False
         if record.state is _S.TORN and not self._is_gone(record.request.server):
             raise exception.ConflictError(
-                f"disk {record.request.device} of server {record.request.server} is half written",
-                hint="restore a version into it",
+                f"half written: {named(record.request)}", hint="restore versions into all of it"
             )
         with self._condition:
             found = self._table.records.get(task)
@@ -236,26 +235,39 @@ class RestoreReconciler:
             )
 
     def _others_of(self, request: RestoreRequest) -> list[RestoreRecord]:
-        """Return restores of the same disk by other tasks."""
-        disk = (request.server, request.device)
+        """Return restores of the same server by other tasks."""
         return [
             record
             for task, record in self._table.records.items()
-            if task != request.task and (record.request.server, record.request.device) == disk
+            if task != request.task and record.request.server == request.server
         ]
 
-    def _refuse_other(self, request: RestoreRequest) -> None:
-        """Refuse a disk that another task writes to.
+    def _torn_devices(self, request: RestoreRequest) -> frozenset[str]:
+        """Return disks of the server that are half written, by whatever task."""
+        own = self._table.records.get(request.task)
+        torn = [each for each in self._others_of(request) if each.state is _S.TORN]
+        if own is not None and own.is_torn:
+            torn.append(own)
+        return frozenset(device for record in torn for device in record.request.devices)
 
-        One that is half written is mended by whoever restores it next: that is allowed.
+    def _refuse_other(self, request: RestoreRequest) -> None:
+        """Refuse disks that another task writes to, and to leave some of a server half written.
+
+        What is half written is mended by whoever restores it next: that is allowed, as a whole. The
+        server is started after that.
         """
         for record in self._others_of(request):
-            if record.state in (_S.QUEUED, _S.WRITING):
+            is_writing = record.state in (_S.QUEUED, _S.WRITING)
+            if is_writing and record.request.devices & request.devices:
                 raise exception.ConflictError(
-                    f"disk {request.device} of server {request.server} is restored by task "
-                    f"{record.request.task}",
+                    f"of {named(request)} some is restored by task {record.request.task}",
                     hint="wait for that, or cancel it",
                 )
+        if left := self._torn_devices(request) - request.devices:
+            raise exception.ConflictError(
+                f"half written of server {request.server}, too: {', '.join(sorted(left))}",
+                hint="restore versions into all of them at once, of one group",
+            )
 
     def _again(self, record: RestoreRecord, request: RestoreRequest) -> RestoreRecord:
         """Return a restore that is known, once it is asked for again."""
@@ -389,7 +401,7 @@ class RestoreReconciler:
             event = _E.FINISH
             # Whatever was half written is whole now.
             for other in self._others_of(record.request):
-                if other.state is _S.TORN:
+                if other.state is _S.TORN and other.request.devices <= record.request.devices:
                     self._table.move(other.request.task, _E.DISCARD)
         elif is_torn:
             event = _E.TEAR

@@ -24,8 +24,10 @@ from acstor.versions.host_restore.states import TRANSITIONS, RestoreEvent, Resto
 
 LOG = logging.getLogger(__name__)
 
-RECORD_VERSION = 1
-"""Version of the records that this build writes; it reads this one only."""
+RECORD_VERSION = 2
+"""Version of the records that this build writes. 2: further disks, and UEFI variables."""
+RECORD_VERSIONS = frozenset({1, RECORD_VERSION})
+"""Versions that it reads: of the release before, which knew one disk, too."""
 RESTORES_MAX = 1024
 """Most restores that a host knows of, those that have ended included."""
 _SUFFIX = ".json"
@@ -58,7 +60,7 @@ class RestoreRecord:
         """
         try:
             fields = untrusted_json.load(content, what)
-            if fields.pop("version") != RECORD_VERSION:
+            if fields.pop("version") not in RECORD_VERSIONS:
                 raise exception.UnsupportedError(f"{what} is of another version")
             failure = fields["failure"]
             counts = {

@@ -39,6 +39,12 @@ class Written:
     written_bytes: int = 0
     """Bytes of the disk that were written."""
 
+    def add(self, other: "Written") -> None:
+        """Add the account of another disk."""
+        for field in dataclasses.fields(self):
+            total = getattr(self, field.name) + getattr(other, field.name)
+            setattr(self, field.name, total)
+
 
 class VersionWriter:
     """Writes one version into one disk.
@@ -72,13 +78,17 @@ class VersionWriter:
         self._content = memoryview(bytearray(self._step))
         self.written = Written()
 
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the disk to compare."""
+        return self._pieces.data_bytes
+
     def write(self) -> Written:
         """Write what is otherwise; it is durable once the disk is finished.
 
         :raises CorruptError: when a chunk of the version is not what its digest says.
         :raises UnavailableError: when the disk or the origin cannot be reached.
         """
-        total = self._pieces.data_bytes
         for piece in self._pieces:
             for start in range(piece.start, piece.end, self._step):
                 self._pace.check()
@@ -88,7 +98,7 @@ class VersionWriter:
                 else:
                     changes = self._otherwise_than_read(start, end)
                 self._put(changes)
-                self._pace.advance(self.written.read_bytes, total)
+                self._pace.advance(self.written.read_bytes, self.data_bytes)
         return self.written
 
     def _entries(self, start: int, end: int) -> dict[int, Entry]:

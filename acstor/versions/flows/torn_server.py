@@ -5,6 +5,8 @@ administrator may take it off all the same, so the host is asked as well before 
 that a half written disk must not see.
 """
 
+from collections.abc import Sequence
+
 from acstor import exception
 from acstor.versions import rebuilding
 from acstor.versions.flows.locked_server import UNDO_SECONDS, find
@@ -55,15 +57,20 @@ def _server(work: Work) -> Server | None:
     return patiently(work, lambda: compute.find_server(server_id), UNDO_SECONDS)
 
 
-def mark_torn(work: Work) -> None:
-    """Have the lock say that the disk may be half written, and so stay when the task has ended.
+def mark_torn(work: Work, devices: Sequence[str]) -> None:
+    """Have the lock say that disks may be half written, and so stay when the task has ended.
 
+    :param devices: names of the disks.
     :raises ConflictError: when the lock does not say so then: Nova leaves a lock as it is that is
         set again by a user of the server's own project (nova/compute/api.py, ``lock``).
     """
-    if rebuilding.is_torn(find(work)):
+    server = find(work)
+    if rebuilding.is_torn(server):
         return
-    _relock(work, rebuilding.torn_lock_reason(work.task.id))
+    # The root disk alone is what every release means.
+    is_root = len(devices) == 1 and server.root_device in (None, devices[0])
+    named = () if is_root else tuple(devices)
+    _relock(work, rebuilding.torn_lock_reason(work.task.id, named))
     if not rebuilding.is_torn(server := find(work)):
         raise exception.ConflictError(
             f"the lock of server {server.id} does not take another reason",
@@ -87,7 +94,8 @@ def unmark_whole(work: Work) -> None:
 def is_marked(work: Work) -> bool:
     """Return whether the lock says that this task may have left the disk half written."""
     server = _server(work)
-    return server is not None and server.lock_reason == rebuilding.torn_lock_reason(work.task.id)
+    reason = "" if server is None else server.lock_reason or ""
+    return reason.startswith(rebuilding.torn_lock_reason(work.task.id))
 
 
 def _relock(work: Work, reason: str) -> None:

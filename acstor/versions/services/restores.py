@@ -1,4 +1,6 @@
-"""Restores in place on hosts, as the agent answers to them over the message bus (version 1.7).
+"""Restores in place on hosts, as the agent answers to them over the message bus.
+
+A host of version 1.7 restores one disk; of several, and of UEFI variables, 1.8 is asked.
 
 Everything is answered at once, and may be repeated; what takes long goes on there. Each call has
 the epoch of its task, and a host refuses an older one.
@@ -20,6 +22,12 @@ class HostRestores(Protocol):
     may be repeated), :class:`~acstor.exception.FencedError` (a newer epoch was there, or another
     task is at the disk) and :class:`~acstor.exception.UnsupportedError` (its release is older).
     """
+
+    def check(self, host: str, request: RestoreRequest, epoch: int) -> None:
+        """Have a host that does not know such a restore refuse it before anything is done.
+
+        :raises UnsupportedError: when its release is older.
+        """
 
     def start(self, host: str, request: RestoreRequest, epoch: int) -> RestoreProgress:
         """Begin a restore, go on with the one of that task, or begin it anew once it has failed.
@@ -58,10 +66,15 @@ class RpcRestores:
         """Return restores over a client of agents."""
         return cls(client.call)
 
+    def check(self, host: str, request: RestoreRequest, epoch: int) -> None:
+        """Refuse a host of an older release; see :meth:`HostRestores.check`."""
+        if request.is_set:
+            self._call(host, "restore_set_check", epoch=epoch, **request.to_arguments())
+
     def start(self, host: str, request: RestoreRequest, epoch: int) -> RestoreProgress:
         """Begin a restore; see :meth:`HostRestores.start`."""
-        arguments = request.to_arguments()
-        return _progress_in(host, self._call(host, "restore_start", epoch=epoch, **arguments))
+        method = "restore_set_start" if request.is_set else "restore_start"
+        return _progress_in(host, self._call(host, method, epoch=epoch, **request.to_arguments()))
 
     def progress(self, host: str, task: str, epoch: int) -> RestoreProgress:
         """Return how far it is; see :meth:`HostRestores.progress`."""

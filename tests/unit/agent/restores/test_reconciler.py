@@ -16,12 +16,13 @@ from acstor.agent.restores.reconciler import GONE_LOOK_SECONDS, RestoreReconcile
 from acstor.agent.restores.table import RestoreRecord, RestoreTable
 from acstor.agent.restores.writing import Written
 from acstor.versions.host_capture.progress import Failure
-from acstor.versions.host_restore.request import RestoreRequest
+from acstor.versions.host_restore.request import RestoredDisk, RestoreRequest
 from acstor.versions.host_restore.states import RestoreState
 from testbed.fixtures.conditions import wait_for
 
 TASK, OTHER, SERVER, ONE, TWO = (str(uuid.UUID(int=number)) for number in range(1, 6))
 REQUEST = RestoreRequest(TASK, SERVER, "vda", ONE, "a project")
+SET = dataclasses.replace(REQUEST, further=(RestoredDisk("vdb", TWO),))
 DONE = RestoreReport(Written(10, 1, 2, 3), is_touched=True)
 
 
@@ -299,6 +300,34 @@ def test_torn_disk_is_mended_by_whoever_restores_it_next(host: Host) -> None:
     assert set(host.table.records) == {TASK}
 
 
+@pytest.mark.parametrize("is_own", [True, False])
+def test_set_that_is_half_written_is_mended_as_a_whole(host: Host, is_own: bool) -> None:
+    """The server is started after a restore: none may leave one of its disks half written."""
+    first = SET if is_own else dataclasses.replace(SET, task=OTHER)
+    host.processes.ends = [failed(is_touched=True), DONE]
+    host.agent.start_restore(first, 1)
+    host.agent.step()
+    wait_for("its end", host.stepped)
+    assert any("vda, vdb" in problem for problem in host.problems)
+    one_disk = dataclasses.replace(REQUEST, device="vdc" if not is_own else "vda")
+    with pytest.raises(exception.FencedError, match=r"half written.* too: .*vdb"):
+        host.agent.start_restore(one_disk, 9)
+    host.agent.start_restore(SET, 9)
+    assert host.work() is RestoreState.DONE
+    assert (set(host.table.records), host.problems) == ({TASK}, [])
+
+
+def test_disk_is_not_written_beside_a_set_that_has_it(host: Host) -> None:
+    host.processes.waits.clear()
+    host.agent.start_restore(SET, 1)
+    host.agent.step()
+    other = dataclasses.replace(REQUEST, task=OTHER, device="vdb")
+    with pytest.raises(exception.FencedError, match="restored by task"):
+        host.agent.start_restore(other, 1)
+    host.processes.waits.set()
+    assert host.work() is RestoreState.DONE
+
+
 def test_record_that_cannot_be_written_begins_nothing(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,7 +344,7 @@ def test_record_that_cannot_be_written_begins_nothing(
     assert host.work() is RestoreState.DONE
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"version": 2}', b"nonsense"])
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"version": 3}', b"nonsense"])
 def test_record_that_is_malformed_is_told(tmp_path: pathlib.Path, content: bytes) -> None:
     (tmp_path / f"{TASK}.json").write_bytes(content)
     (tmp_path / "other").write_bytes(b"")

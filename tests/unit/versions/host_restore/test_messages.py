@@ -12,13 +12,15 @@ from acstor import exception
 from acstor.versions.host_capture.progress import Failure
 from acstor.versions.host_restore import states
 from acstor.versions.host_restore.progress import RestoreProgress, error_of
-from acstor.versions.host_restore.request import RestoreRequest
+from acstor.versions.host_restore.request import DISKS_MAX, RestoredDisk, RestoreRequest
 from acstor.versions.host_restore.states import RestoreEvent, RestoreState
 from testbed.fixtures.documents import SOURCE
 
 PAGE = SOURCE / "reference" / "state-machines" / "restore.rst"
-TASK, SERVER, VERSION, IMAGE = (str(uuid.UUID(int=number)) for number in range(1, 5))
+TASK, SERVER, VERSION, IMAGE, OTHER = (str(uuid.UUID(int=number)) for number in range(1, 6))
 REQUEST = RestoreRequest(TASK, SERVER, "vda", VERSION, "a project", IMAGE, 60.0)
+SET = dataclasses.replace(REQUEST, further=(RestoredDisk("vdb", OTHER),), nvram=VERSION)
+FURTHER = {"device": "vdb", "version": OTHER}
 PROGRESS = RestoreProgress(
     TASK,
     3,
@@ -34,8 +36,20 @@ PROGRESS = RestoreProgress(
 )
 
 
-def test_request_arrives_as_it_was_sent() -> None:
-    assert RestoreRequest.from_arguments(REQUEST.to_arguments()) == REQUEST
+@pytest.mark.parametrize("request_", [REQUEST, SET, dataclasses.replace(REQUEST, nvram=OTHER)])
+def test_request_arrives_as_it_was_sent(request_: RestoreRequest) -> None:
+    arguments = json.loads(json.dumps(request_.to_arguments()))
+    assert RestoreRequest.from_arguments(arguments) == request_
+
+
+def test_request_of_one_disk_is_as_older_hosts_know_it() -> None:
+    assert not REQUEST.is_set
+    assert REQUEST.to_arguments().keys() == {
+        "task", "server", "device", "version", "project", "base_image", "deadline_s",
+    }  # fmt: skip
+    assert SET.is_set
+    assert SET.devices == {"vda", "vdb"}
+    assert [disk.version for disk in SET.disks] == [VERSION, OTHER]
 
 
 def test_request_may_leave_out_the_base_and_the_deadline() -> None:
@@ -60,6 +74,15 @@ def test_request_may_leave_out_the_base_and_the_deadline() -> None:
         {"deadline_s": 0},
         {"deadline_s": float("nan")},
         {"other": 1},
+        {"further": "vdb"},
+        {"further": [{"device": "vdb"}]},
+        {"further": [{**FURTHER, "other": 1}]},
+        {"further": [{**FURTHER, "device": "../vdb"}]},
+        {"further": [{**FURTHER, "version": "x"}]},
+        {"further": [FURTHER, FURTHER]},
+        {"further": [{**FURTHER, "device": "vda"}]},
+        {"further": [{**FURTHER, "device": f"vd{n}"} for n in range(DISKS_MAX)]},
+        {"nvram": "x"},
     ],
 )
 def test_malformed_requests_are_refused(changed: dict[str, Any]) -> None:
