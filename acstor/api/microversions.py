@@ -11,7 +11,7 @@ from acstor.api.errors import ApiError, UnacceptableVersionError
 
 SERVICE_TYPE = "acstor"
 """Type of the service in Keystone's catalogue, and in the header."""
-VERSIONS = ("1.0",)
+VERSIONS = ("1.0", "1.1")
 """All microversions, the oldest first; the reference says of each what it changed."""
 MINIMUM, MAXIMUM = VERSIONS[0], VERSIONS[-1]
 HEADER = "OpenStack-API-Version"
@@ -24,6 +24,10 @@ def parse(text: str) -> Microversion:
     """Return the numbers of a microversion of :data:`VERSIONS`."""
     major, _, minor = text.partition(".")
     return int(major), int(minor)
+
+
+NEWEST = parse(MAXIMUM)
+"""Numbers of the newest."""
 
 
 def wanted(request: falcon.Request) -> Microversion:

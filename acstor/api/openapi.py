@@ -68,7 +68,7 @@ def document(table: Sequence[Route], version: Microversion) -> dict[str, Any]:
     for route in table:
         for method, operation in route.operations():
             if operation.introduced <= version:
-                described = _operation(route, method, operation)
+                described = _operation(route, method, operation.at(version))
                 paths.setdefault(route.path, {})[method.lower()] = described
     return {
         "openapi": "3.1.0",

@@ -13,11 +13,12 @@ from typing import Any, Protocol, TypeVar
 import falcon
 
 from acstor import exception, untrusted_json
-from acstor.api import validation
+from acstor.api import microversions, validation
 from acstor.api.authorization import Authorizer
 from acstor.api.caller import Caller
 from acstor.api.errors import ApiError
 from acstor.api.microversions import Microversion
+from acstor.api.schemas import since
 from acstor.api.validation import BYTES, Schema
 
 BODY_BYTES_MAX = 64 << 10
@@ -41,6 +42,16 @@ class Operation:
     """Headers of the request that matter, for the document."""
     introduced: Microversion = (1, 0)
     """First microversion that has it."""
+
+    def at(self, version: Microversion) -> "Operation":
+        """Return it with its schemas as a microversion has them."""
+        answers = {
+            status: schema if schema is None or schema is BYTES else since.at(schema, version)
+            for status, schema in self.answers.items()
+        }
+        query = None if self.query is None else since.at(self.query, version)
+        body = None if self.body is None else since.at(self.body, version)
+        return dataclasses.replace(self, answers=answers, query=query, body=body)
 
     @property
     def rule_name(self) -> str:
@@ -116,8 +127,9 @@ class Gate:
             raise falcon.HTTPNotFound
         caller = Caller.of(request)
         self._authorizer.require(caller, operation.rule_name)
-        query = validation.query_of(request.params, operation.query)
-        body = {} if operation.body is None else _read_body(request, operation.body)
+        wanted = operation.at(microversion)
+        query = validation.query_of(request.params, wanted.query)
+        body = {} if wanted.body is None else _read_body(request, wanted.body)
         return Call(
             caller=caller,
             is_admin=self._authorizer.is_admin(caller),
@@ -128,10 +140,16 @@ class Gate:
             microversion=microversion,
         )
 
-    def send(self, operation: Operation, answer: Answer, response: falcon.Response) -> None:
-        """Put an answer into a response."""
+    def send(
+        self,
+        operation: Operation,
+        answer: Answer,
+        response: falcon.Response,
+        version: Microversion = microversions.NEWEST,
+    ) -> None:
+        """Put an answer of a microversion into a response."""
         if self.checks_answers:
-            _check_answer(operation, answer)
+            _check_answer(operation.at(version), answer)
         response.status = answer.status
         for name, value in answer.headers.items():
             response.set_header(name, value)
@@ -162,7 +180,7 @@ def operation(
             self: R, request: falcon.Request, response: falcon.Response, **path: object
         ) -> None:
             call = self.gate.admit(described, request, path)
-            self.gate.send(described, method(self, call), response)
+            self.gate.send(described, method(self, call), response, call.microversion)
 
         setattr(respond, OPERATION, described)
         return respond

@@ -10,8 +10,24 @@ from acstorclient.exception import NoMicroversion
 
 MINIMUM = "1.0"
 """Oldest that this client can work with."""
-MAXIMUM = "1.0"
+MAXIMUM = "1.1"
 """Newest that this client knows the fields of."""
+
+
+DISKS = "1.1"
+"""First that restores several disks of a server, and its UEFI variables."""
+
+
+def require(chosen: str, needed: str, what: str) -> None:
+    """Refuse a cloud that is older than what is asked for.
+
+    :param chosen: microversion that is asked for.
+    :param what: what needs the other one, for the error.
+    :raises NoMicroversion: it does not know it.
+    """
+    numbers = [discover.normalize_version_number(each) for each in (chosen, needed)]
+    if numbers[0] < numbers[1]:
+        raise NoMicroversion(f"{what} needs microversion {needed}, and {chosen} is asked for")
 
 
 def negotiate(session: adapter.Adapter) -> str:

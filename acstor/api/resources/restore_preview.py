@@ -22,6 +22,9 @@ from acstor.versions.restore_choice import Options, RestoreMethod
 from acstor.versions.services.compute import Server
 
 KEEP_HINT = "its disk cannot become a version first: restore it with keep_current false"
+VTPM_HINT = (
+    "the virtual TPM stays as it is now: have the recovery keys of what is encrypted in the guest"
+)
 OF_REBUILD = "the whole version into the image store; its host takes of that what is read, or all"
 OF_IMAGE = (
     "nothing into the image store, which has the version; its host takes what is read, or all"
@@ -55,7 +58,7 @@ class RestorePreview(BackedResource):
             "server_id": server.id,
             "method": None if choice.method is None else choice.method.value,
             "reason": choice.reason,
-            "hint": _keep_hint(server) if is_rebuilt else choice.hint,
+            "hint": _keep_hint(server) if is_rebuilt else choice.hint or _vtpm_hint(losses),
             "losses": losses,
             "methods": _methods(options, version.record, losses),
             "compared_with": _compared_with(options.estimate),
@@ -178,3 +181,8 @@ def _compared_with(found: Estimate | exception.AcstorError) -> str | None:
 def _keep_hint(server: Server) -> str | None:
     """Return the hint of a server whose present disk nobody can read; None: of any other."""
     return KEEP_HINT if server.status == "ERROR" else None
+
+
+def _vtpm_hint(losses: list[str]) -> str | None:
+    """Return the hint of a server with a virtual TPM, whose state is not written back."""
+    return VTPM_HINT if rebuilding.Loss.VTPM.value in losses else None

@@ -6,6 +6,7 @@ from acstor import exception
 from acstor.api import paging, task_requests, times
 from acstor.api.backends import Backends
 from acstor.api.errors import ApiError, not_found
+from acstor.api.microversions import Microversion
 from acstor.api.operations import Answer, Call, operation
 from acstor.api.paging import Page
 from acstor.api.resources import tasks
@@ -26,8 +27,16 @@ from acstor.versions.database.version_index import (
 )
 
 
-def fields_of(task: Task) -> dict[str, Any]:
+def fields_of(task: Task, microversion: Microversion) -> dict[str, Any]:
     """Return a restore as the API shows it: the method chosen, once it is, why, bytes moved."""
+    found = _first_fields(task)
+    if microversion >= schemas.DISKS_SINCE:
+        found["version_ids"] = list(task.parameters.get("versions", ()))
+        found["restore_nvram"] = bool(task.parameters.get("restore_nvram"))
+    return found
+
+
+def _first_fields(task: Task) -> dict[str, Any]:
     wanted, result = task.parameters, task.result or {}
     chosen = wanted.get(CHOSEN) or {}
     is_server = wanted.get("kind") == TargetKind.SERVER
@@ -68,7 +77,13 @@ class Restores(BackedResource):
         )
         last = tasks.position_of(found[-1]) if found else None
         return Answer(
-            paging.body(call, "restores", [fields_of(each) for each in found], page, last)
+            paging.body(
+                call,
+                "restores",
+                [fields_of(each, call.microversion) for each in found],
+                page,
+                last,
+            )
         )
 
     @operation(
@@ -89,7 +104,13 @@ class Restores(BackedResource):
                 hint="boot another server of the version, or restore the volumes one by one",
             )
         if kind is TargetKind.SERVER:
-            _require_method(wanted, versions)
+            _require_method(wanted, versions, call.microversion)
+        elif "disks" in wanted:
+            raise ApiError(
+                "a volume is one disk, and disks were named",
+                hint="leave disks out",
+                code="acstor.body.invalid",
+            )
         parameters = {
             "kind": kind.value,
             "owner": owner,
@@ -98,6 +119,9 @@ class Restores(BackedResource):
             "group_id": wanted.get("group_id"),
             "method": wanted.get("method", "auto"),
             "keep_current": wanted.get("keep_current", True),
+            # Without a word of them older clients have the variables stay, as they did.
+            "restore_nvram": wanted.get("restore_nvram", call.microversion >= schemas.DISKS_SINCE),
+            "disks": wanted.get("disks"),
         }
         task = task_requests.queue(
             backends, call, TaskKind.RESTORE, f"{kind.value}/{owner}", parameters
@@ -115,18 +139,39 @@ class OneRestore(BackedResource):
         task = tasks.find(self._backends, call, restore_id)
         if task.kind is not TaskKind.RESTORE:
             raise not_found("restore", restore_id, hint="see openstack acstor task show")
-        return Answer({"restore": fields_of(task)})
+        return Answer({"restore": fields_of(task, call.microversion)})
 
 
-def _require_method(wanted: Any, versions: list[IndexedVersion]) -> None:
+def _require_method(
+    wanted: Any, versions: list[IndexedVersion], microversion: Microversion
+) -> None:
     """Refuse what no restore of a server does.
 
-    :raises UnsupportedError: for several disks, or a disk that is exchanged and not kept.
+    :raises UnsupportedError: for several disks and another method than in place, for a group of
+        which versions are missing, or for a disk that is exchanged and not kept.
     """
-    if len(versions) != 1:
+    if len(versions) != 1 and microversion < schemas.DISKS_SINCE:
         raise exception.UnsupportedError(
             f"these are {len(versions)} versions, and a server is restored from one",
-            hint="restore the version of the root disk, and volumes one by one",
+            hint="restore the version of the root disk, and volumes one by one; or ask by "
+            "microversion 1.1",
+        )
+    is_set = len(versions) != 1 or "disks" in wanted
+    if is_set and wanted.get("method") == "rebuild":
+        raise exception.UnsupportedError(
+            f"a rebuild makes the root disk alone, and these are {len(versions)} disks",
+            hint="ask for the method in_place",
+        )
+    if is_set and not wanted.get("keep_current", True):
+        raise exception.UnsupportedError(
+            "several disks are restored in place, which keeps the present ones as versions",
+            hint="leave keep_current out",
+        )
+    size = versions[0].group_size
+    if "group_id" in wanted and "disks" not in wanted and len(versions) < size:
+        raise exception.UnsupportedError(
+            f"of {size} disks of that moment {len(versions)} have a version still",
+            hint="name those that are to be restored",
         )
     if wanted.get("method") == "in_place" and not wanted.get("keep_current", True):
         raise exception.UnsupportedError(
@@ -138,7 +183,8 @@ def _require_method(wanted: Any, versions: list[IndexedVersion]) -> None:
 def _versions(backends: Backends, call: Call, wanted: Any) -> list[IndexedVersion]:
     """Return the versions that a restore is of: restore points of the caller's project.
 
-    Of a group, all; where a volume is to be restored, that volume's.
+    Of a group, all, or those of the disks that are named; where a volume is to be restored, that
+    volume's. Disks that are named with a version are of its group.
 
     :raises ApiError: 400 when there are none, 409 when one is on its host only.
     """
@@ -146,11 +192,14 @@ def _versions(backends: Backends, call: Call, wanted: Any) -> list[IndexedVersio
     if "version_id" in wanted:
         one = backends.stores.versions.find(wanted["version_id"], project)
         found = [] if one is None else [one]
+        if one is not None and one.group is not None and "disks" in wanted:
+            found = _group(backends, project, one.group)
     else:
-        condition = Filter(VersionField.GROUP, Operator.EQ, (wanted["group_id"],))
-        members = backends.stores.versions.page(VersionQuery(project=project, filters=(condition,)))
         wanted_volume = wanted.get("volume_id")
+        members = _group(backends, project, wanted["group_id"])
         found = [one for one in members if wanted_volume in (None, one.volume)]
+    if found and "disks" in wanted:
+        found = _of_disks(found, wanted["disks"])
     if not found:
         name = wanted.get("version_id") or wanted["group_id"]
         raise ApiError(
@@ -168,3 +217,24 @@ def _versions(backends: Backends, call: Call, wanted: Any) -> list[IndexedVersio
             error.status = 409
             raise error
     return found
+
+
+def _group(backends: Backends, project: str, group: str) -> list[IndexedVersion]:
+    condition = Filter(VersionField.GROUP, Operator.EQ, (group,))
+    return backends.stores.versions.page(VersionQuery(project=project, filters=(condition,)))
+
+
+def _of_disks(members: list[IndexedVersion], disks: list[str]) -> list[IndexedVersion]:
+    """Return the versions of disks.
+
+    :raises ApiError: 400 when a disk has none.
+    """
+    by_disk = {member.disk.device: member for member in members}
+    for disk in disks:
+        if disk not in by_disk:
+            raise ApiError(
+                f"there is no version of disk {disk} of that moment",
+                hint=f"there are versions of {', '.join(sorted(by_disk))}",
+                code="acstor.version.unknown",
+            )
+    return [by_disk[disk] for disk in disks]

@@ -1,9 +1,22 @@
 """Schemas of restores."""
 
 from acstor.api.schemas import parts
+from acstor.api.schemas.since import since
+from acstor.versions.host_restore.request import DISKS_MAX
 from acstor.versions.rebuilding import Loss
 from acstor.versions.restore_choice import RestoreMethod
 
+DISKS_SINCE = (1, 1)
+"""Microversion that brought restores of several disks, and of UEFI variables."""
+
+_DISKS = {
+    "type": "array",
+    "items": {"type": "string", "pattern": "^[a-z]{1,16}[0-9]{0,3}$", "maxLength": 19},
+    "minItems": 1,
+    "maxItems": DISKS_MAX,
+    "uniqueItems": True,
+    "description": "Names of disks of a server, as versions have them; none: all of the group.",
+}
 _METHOD = {"type": "string", "enum": ["auto", "rebuild", "in_place"]}
 RESTORE = parts.record(
     {
@@ -19,6 +32,8 @@ RESTORE = parts.record(
         "state": parts.TEXT,
         "task_id": parts.UUID,
         "created_at": parts.TIME,
+        "version_ids": since(DISKS_SINCE, {"type": "array", "items": parts.UUID}),
+        "restore_nvram": since(DISKS_SINCE, parts.FLAG),
     }
 )
 _LOSSES = {
@@ -66,6 +81,8 @@ CREATE = parts.wrapped(
                 "volume_id": parts.UUID,
                 "method": _METHOD,
                 "keep_current": parts.FLAG,
+                "disks": since(DISKS_SINCE, _DISKS),
+                "restore_nvram": since(DISKS_SINCE, parts.FLAG),
             }
         ),
         "allOf": [

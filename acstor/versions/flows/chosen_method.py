@@ -16,6 +16,7 @@ from acstor.versions import moved_bytes, rebuilding, restore_choice, writing_in_
 from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tasks import CHOSEN, TaskKind
 from acstor.versions.database.version_index import IndexedVersion
+from acstor.versions.flows import restored_disks
 from acstor.versions.flows.export_version import version_of
 from acstor.versions.flows.patience import patiently
 from acstor.versions.flows.used_version import find_record
@@ -28,6 +29,8 @@ LOG = logging.getLogger(__name__)
 
 AUTO = "auto"
 """Method that leaves the choice to the worker."""
+OF_DISKS = "disks were named, and a rebuild makes the root disk alone"
+"""Reason for which several disks are restored in place."""
 HOST_SECONDS = 60.0
 """Seconds for which a host that does not answer is asked again: it may restart."""
 
@@ -40,6 +43,9 @@ def choose(work: Work) -> None:
     wanted = work.parameters
     is_of_server = work.task.kind is TaskKind.RESTORE and wanted.get("kind") == TargetKind.SERVER
     if not is_of_server or wanted.get("method") != AUTO or CHOSEN in wanted:
+        return
+    if restored_disks.is_named(work):
+        work.decide({"method": RestoreMethod.IN_PLACE.value, "reason": OF_DISKS})
         return
     try:
         choice = restore_choice.choose(_options(work))

@@ -22,7 +22,7 @@ class RestoredDisks:
     """Disks of one server, each with a version."""
 
     disks: tuple[RestoredDisk, ...]
-    """Where the root disk is among them it is the first."""
+    """The root disk, where it is among them, is the first."""
     nvram: str | None = None
     """Version whose UEFI variables are written; None: none are."""
 
@@ -74,7 +74,9 @@ def is_named(work: Work) -> bool:
 
     Else it is about the version of a root disk, and a version of another disk is a mistake.
     """
-    return bool(work.parameters.get("disks") or work.parameters.get("group_id"))
+    wanted = work.parameters
+    is_group = bool(wanted.get("group_id")) and len(wanted.get("versions", ())) > 1
+    return is_group or bool(wanted.get("disks"))
 
 
 def wanted_ids(work: Work) -> list[str]:

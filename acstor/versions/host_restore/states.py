@@ -1,4 +1,4 @@
-"""The states of a restore in place on its host: of one disk of one server.
+"""The states of a restore in place on its host: of the disks of one server, all of them or none.
 
 ::
 

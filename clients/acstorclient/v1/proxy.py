@@ -217,9 +217,15 @@ class Proxy(proxy.Proxy):
     def create_restore(self, **attributes: Any) -> Task:
         """Restore a ``version_id`` or ``group_id`` into a ``server_id`` or ``volume_id``.
 
-        :param attributes: also ``method`` and ``keep_current``.
+        :param attributes: also ``method`` and ``keep_current``; ``disks``, names of disks of a
+            server, of all that there are of that moment where there are none; ``restore_nvram``,
+            whether its UEFI variables are written with its root disk.
         :return: a task, whose outcome has ``method``, ``reason`` and ``bytes_moved``.
+        :raises NoMicroversion: the cloud does not know one of these.
         """
+        for name in ("disks", "restore_nvram"):
+            if attributes.get(name) is not None:
+                microversion.require(self._microversion(), microversion.DISKS, name)
         return self._begin("/restores", {"restore": _given(attributes)})
 
     def preview_restore(self, version: str | Version, server_id: str) -> RestorePreview:

@@ -43,6 +43,10 @@ class Restore(Resource):
     state: str = resource.Body("state")
     task_id: str | None = resource.Body("task_id")
     created_at: str | None = resource.Body("created_at")
+    version_ids: list[str] | None = resource.Body("version_ids")
+    """Versions of all disks that are restored."""
+    restore_nvram: bool | None = resource.Body("restore_nvram")
+    """UEFI variables are written with the root disk, where a version has them."""
 
 
 class RestorePreview(Resource):

@@ -37,6 +37,9 @@ class RestoreForm(VersionForm):
         initial=True,
         required=False,
     )
+    keep_nvram = forms.BooleanField(
+        label=gettext_lazy("Leave the UEFI variables of the server as they are"), required=False
+    )
 
     def act(self, api: PageProxy, data: dict[str, Any]) -> http.HttpResponse:
         """Begin it."""
@@ -50,6 +53,8 @@ class RestoreForm(VersionForm):
             wanted["group_id"] = version.group_id
         else:
             wanted["version_id"] = version.id
+        if version.server_id and data["keep_nvram"]:
+            wanted["restore_nvram"] = False
         task = api.create_restore(**given(wanted), keep_current=data["keep_current"])
         messages.info(self.request, _("The version is being restored."))
         return links.redirect(task)
@@ -66,6 +71,10 @@ class RestoreView(VersionAction):
     url = f"{PANEL}:restore"
     explanation = (
         gettext_lazy("The server or volume becomes as it was at that moment."),
+        gettext_lazy(
+            "All disks of a moment are written in place, all or none. A virtual TPM stays as it "
+            "is: have the recovery keys of encrypted disks."
+        ),
         gettext_lazy("To look at it first, boot the version as a new server instead."),
         gettext_lazy("Where this release of the API does not restore servers, it says so."),
     )

@@ -85,6 +85,20 @@ def test_ids_of_operations_are_unique() -> None:
     assert len(ids) == len(set(ids)) > 25
 
 
+def test_property_of_a_later_microversion_is_not_there_before() -> None:
+    for version, is_there in (((1, 0), False), ((1, 1), True)):
+        document = openapi.document(SETTING.routes, version)
+        operations = document["paths"]["/v1/restores"]
+        body = operations["post"]["requestBody"]["content"]["application/json"]["schema"]
+        asked = body["properties"]["restore"]["properties"]
+        answer = operations["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        shown = answer["properties"]["restores"]["items"]
+        assert ("disks" in asked) == ("restore_nvram" in asked) == is_there
+        assert ("version_ids" in shown["properties"]) == is_there
+        assert ("version_ids" in shown["required"]) == is_there
+        assert "x-since" not in str(document)
+
+
 def test_operation_of_a_later_microversion_is_not_there_before() -> None:
     document = openapi.document(SETTING.routes, (0, 9))
     assert document["paths"] == {}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from acstor.api import microversions
 from acstor.repository.versions.record import DiskKind, DiskName
 from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.task_states import TaskEvent
@@ -139,6 +140,80 @@ def test_server_is_restored_in_place(api: Setting) -> None:
     answer = api.member.ask("POST", "/v1/restores", {"restore": wanted})
     task = api.stores.tasks.get(answer.json["task"]["id"])
     assert (task.parameters["method"], task.parameters["keep_current"]) == ("in_place", True)
+
+
+NEWEST = {microversions.HEADER: "acstor latest"}
+
+
+def set_of(api: Setting, count: int = 2) -> tuple[str, list[str]]:
+    """Add versions of the disks of a server of one moment; return their group and ids."""
+    group, names = str(uuid.uuid4()), ("vda", "vdb")[:count]
+    disks = [DiskName(DiskKind.INSTANCE, SERVER, name) for name in names]
+    return group, [api.add_version(group=group, group_size=2, disk=disk) for disk in disks]
+
+
+def test_disks_of_a_server_are_restored_as_a_set(api: Setting) -> None:
+    group, ids = set_of(api)
+    wanted = {"group_id": group, "server_id": SERVER}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted}, headers=NEWEST)
+    parameters = api.stores.tasks.get(task_id := answer.json["task"]["id"]).parameters
+    assert (parameters["versions"], parameters["version_id"]) == (sorted(ids), None)
+    assert (parameters["restore_nvram"], parameters["disks"]) == (True, None)
+    shown = api.member.ask("GET", f"/v1/restores/{task_id}", headers=NEWEST).json["restore"]
+    assert (shown["version_ids"], shown["restore_nvram"]) == (sorted(ids), True)
+    assert "version_ids" not in api.member.get(f"/v1/restores/{task_id}").json["restore"]
+
+
+@pytest.mark.parametrize("is_group", [True, False])
+def test_disks_are_named_of_the_moment_of_a_version(api: Setting, is_group: bool) -> None:
+    group, ids = set_of(api)
+    subject = {"group_id": group} if is_group else {"version_id": ids[0]}
+    wanted = {**subject, "server_id": SERVER, "disks": ["vdb"], "restore_nvram": False}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted}, headers=NEWEST)
+    parameters = api.stores.tasks.get(answer.json["task"]["id"]).parameters
+    assert (parameters["versions"], parameters["disks"]) == ([ids[1]], ["vdb"])
+    assert parameters["restore_nvram"] is False
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"method": "rebuild"}, "root disk alone"),
+        ({"keep_current": False}, "leave keep_current out"),
+        ({"disks": ["vdc"]}, "no version of disk vdc"),
+        ({"disks": ["../vda"]}, "does not match"),
+        ({"disks": []}, "non-empty"),
+    ],
+)
+def test_set_that_makes_no_sense_is_refused(
+    api: Setting, fields: dict[str, Any], text: str
+) -> None:
+    group, _ = set_of(api)
+    wanted = {"group_id": group, "server_id": SERVER, **fields}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted}, headers=NEWEST)
+    assert answer.status_code == 400
+    assert text in str(first_error(answer))
+
+
+def test_group_of_which_a_version_is_missing_is_restored_by_name_only(api: Setting) -> None:
+    group, _ = set_of(api, count=1)
+    wanted: dict[str, Any] = {"group_id": group, "server_id": SERVER}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted}, headers=NEWEST)
+    assert "of 2 disks" in first_error(answer)["detail"]
+    wanted["disks"] = ["vda"]
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted}, headers=NEWEST)
+    assert answer.status_code == 202
+
+
+def test_older_microversion_restores_one_disk_and_leaves_the_variables(api: Setting) -> None:
+    _, ids = set_of(api)
+    wanted: dict[str, Any] = {"version_id": ids[0], "server_id": SERVER}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted})
+    parameters = api.stores.tasks.get(answer.json["task"]["id"]).parameters
+    assert parameters["restore_nvram"] is False
+    for later in ({"disks": ["vda"]}, {"restore_nvram": True}):
+        answer = api.member.ask("POST", "/v1/restores", {"restore": {**wanted, **later}})
+        assert answer.status_code == 400
 
 
 def test_restore_of_a_volume_from_a_group_has_its_version(api: Setting) -> None:

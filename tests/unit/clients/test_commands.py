@@ -43,6 +43,7 @@ LINES = [
     "version restore before-upgrade --server web-1 --wait 60",
     "version restore before-upgrade --no-keep-current --method rebuild",
     "version restore before-upgrade --preview",
+    "version restore before-upgrade --group --disk vda --disk vdb --keep-uefi-variables",
     "version restore before-upgrade --group --volume data --method in-place --discard-current",
     "version export before-upgrade --image golden --wait",
     "version boot before-upgrade web-1-before --flavor m1.small",

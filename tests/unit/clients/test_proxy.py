@@ -65,14 +65,25 @@ def test_a_cloud_that_is_ahead_is_asked_for_what_is_known(
 ) -> None:
     offer(api, "1.0", "1.9")
     service.attach(connection).get_usage()
-    assert api.requests[-1].headers["Openstack-Api-Version"] == "acstor 1.0"
+    asked = api.requests[-1].headers["Openstack-Api-Version"]
+    assert asked == f"acstor {microversion.MAXIMUM}"
+
+
+def test_what_an_older_cloud_does_not_know_is_not_asked_for(
+    connection: openstack_connection.Connection, api: ContractApi
+) -> None:
+    offer(api, "1.0", "1.0")
+    for later in ({"disks": ["vda"]}, {"restore_nvram": False}):
+        with pytest.raises(exception.NoMicroversion, match=r"needs microversion 1\.1"):
+            service.attach(connection).create_restore(version_id="1", server_id="2", **later)
+    assert [each for each in api.requests if each.method == "POST"] == []
 
 
 def test_no_microversion_in_common_is_told(
     connection: openstack_connection.Connection, api: ContractApi
 ) -> None:
     offer(api, "1.5", "1.9")
-    with pytest.raises(exception.NoMicroversion, match=r"1\.5 to 1\.9.*knows 1\.0 to 1\.0"):
+    with pytest.raises(exception.NoMicroversion, match=r"1\.5 to 1\.9.*knows 1\.0 to 1\.1"):
         service.attach(connection).get_usage()
 
 

@@ -3,12 +3,14 @@
 import html
 import json
 import re
+import uuid
 from typing import Any
 
 import pytest
 import requests
 
 from acstor.repository.versions.record import DiskKind, DiskName
+from acstor.versions.database.tasks import TaskKind, TaskQuery
 from tests.unit.api.setting import SERVER, VOLUME
 from tests.unit.dashboard.site import Site, text_of
 
@@ -388,6 +390,19 @@ def test_export_and_restore_are_tasks(site: Site) -> None:
     assert paths(site)[-2:] == [f"GET /v1/versions/{version}", "POST /v1/restores"]
     sent = site.post(f"{path}export/", name="golden", disk_format="raw")
     assert sent["Location"].startswith("/project/acstor_tasks/")
+
+
+def test_disks_of_a_server_are_restored_as_a_set(site: Site) -> None:
+    disks = [DiskName(DiskKind.INSTANCE, SERVER, device) for device in ("vda", "vdb")]
+    group = str(uuid.UUID(int=90))
+    versions = [add(site, disk=disk, group=group, group_size=2)[0] for disk in disks]
+    path = f"{PANEL}{versions[0]}/restore/"
+    assert "A virtual TPM stays" in text_of(site.get(path))
+    wanted = {"method": "auto", "keep_current": "on", "keep_nvram": "on"}
+    assert site.post(path, scope="group", **wanted).status_code == 302
+    (task,) = site.setting.stores.tasks.page(TaskQuery(kinds=frozenset({TaskKind.RESTORE})))
+    assert task.parameters["versions"] == sorted(versions)
+    assert (task.parameters["restore_nvram"], task.parameters["group_id"]) == (False, group)
 
 
 def test_what_the_api_cannot_restore_it_says(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

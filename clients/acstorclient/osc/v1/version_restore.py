@@ -16,8 +16,9 @@ from acstorclient.v1.restore import RestoreMethod, RestorePreview
 class RestoreVersion(command.ShowOne):
     """Put a version back into its server or volume.
 
-    A server gets its root disk back, a volume all of it. The present disk becomes a version first,
-    unless --discard-current is given; what a running server writes after that is lost.
+    A server gets its root disk back, or by --group and --disk several of its disks as of one
+    moment, all or none; a volume all of it. The present disk becomes a version first, unless
+    --discard-current is given; what a running server writes after that is lost.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -28,6 +29,22 @@ class RestoreVersion(command.ShowOne):
             "--group",
             action="store_true",
             help="All disks of the same moment, not the version's alone",
+        )
+        parser.add_argument(
+            "--disk",
+            dest="disks",
+            metavar="<disk>",
+            action="append",
+            help="Disk of the server to restore as of the same moment, for example vda, as "
+            "'version list' has it; may be repeated. Written in place",
+        )
+        parser.add_argument(
+            "--keep-uefi-variables",
+            dest="restore_nvram",
+            action="store_const",
+            const=False,
+            help="Leave the UEFI variables of the server as they are; else those of the version "
+            "are written with the root disk, in place",
         )
         whose = parser.add_mutually_exclusive_group()
         whose.add_argument(
@@ -77,6 +94,8 @@ class RestoreVersion(command.ShowOne):
         task = client.create_restore(
             **subject,
             **target,
+            disks=parsed_args.disks,
+            restore_nvram=parsed_args.restore_nvram,
             method=parsed_args.method.replace("-", "_"),
             keep_current=not parsed_args.discard_current,
         )
