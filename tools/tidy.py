@@ -115,7 +115,7 @@ PACKAGE_FLOORS = (
     {"conf", "control", "http_server", "nbd_block_status", "origin", "supervision"} | {"telemetry"},
     {"identity", "cluster", "mounting", "repository", "rpc"},
     {"browsing", "preload"},
-    {"drivers", "policy", "registrar", "revocation", "scheduler", "versions"},
+    {"drivers", "policy", "registrar", "revocation", "scheduler", "splitting"} | {"versions"},
     {"agent", "dataplane"},
     {"api", "checks", "cli"},
     {"cmd", "wsgi"},

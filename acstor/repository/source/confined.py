@@ -2,8 +2,9 @@
 
 ``confined.py PARENT ADDRESS_SPACE CPU_SECONDS FILES USER GROUP ACCESS COMMAND ...``, run by its
 path with ``python -I -S``: it imports nothing but the standard library. USER -1: this one. ACCESS
-0: to files that the user may open, 1: to read those of everybody, 2: to write them, too. Without a
-command it prints what this system does not let it give away, a word a line.
+0: to files that the user may open, 1: to read those of everybody, 2: to write them, too; 3: to read
+files that the user may open, and to write those in a folder, whose path is before the command.
+Without a command it prints what this system does not let it give away, a word a line.
 
 Not ``preexec_fn``: that runs Python between fork and exec of a process with threads. The network
 is refused by a filter of system calls, which needs no privilege and no namespace: the unit of the
@@ -38,7 +39,9 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 """Offsets in struct seccomp_data, little-endian machines."""
 WRITES = 2
 """Access of a program that writes the files that it is given."""
-RIGHTS = {0: "", 1: ",+dac_read_search", WRITES: ",+dac_override"}
+WRITES_FOLDER = 3
+"""Access of a program that writes what is in one folder."""
+RIGHTS = {0: "", 1: ",+dac_read_search", WRITES: ",+dac_override", WRITES_FOLDER: ""}
 """Rights that are kept, by the access."""
 
 
@@ -92,6 +95,38 @@ def refuse_network(libc: ctypes.CDLL) -> bool:
     return bool(libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0) == 0)
 
 
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+"""Numbers of system calls, on all machines."""
+_LANDLOCK_VERSION = 1
+_PATH_BENEATH = 1
+_LANDLOCK_WRITE_FILE = 1 << 1
+_LANDLOCK_CHANGES = _LANDLOCK_WRITE_FILE | 0x1FF << 4
+"""Writing, removing and making files of each kind; include/uapi/linux/landlock.h."""
+_LANDLOCK_TRUNCATE = 1 << 14
+_TRUNCATE_VERSION = 3
+
+
+def keep_writes_in(folder: str, libc: ctypes.CDLL) -> bool:
+    """Refuse to change files outside of a folder; return whether this system can do that."""
+    version = libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), _LANDLOCK_VERSION)
+    if version < 1:
+        return False
+    changes = _LANDLOCK_CHANGES | (_LANDLOCK_TRUNCATE if version >= _TRUNCATE_VERSION else 0)
+    wanted = ctypes.create_string_buffer(struct.pack("<Q", changes), 8)
+    rules = libc.syscall(_LANDLOCK_CREATE, wanted, ctypes.c_size_t(8), 0)
+    if rules < 0:
+        return False
+    for path, allowed in ((folder, changes), (os.devnull, _LANDLOCK_WRITE_FILE)):
+        beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rule = ctypes.create_string_buffer(struct.pack("<Qi", allowed, beneath), 12)
+        if libc.syscall(_LANDLOCK_ADD, rules, _PATH_BENEATH, rule, 0) != 0:
+            return False
+        os.close(beneath)
+    is_kept = libc.syscall(_LANDLOCK_RESTRICT, rules, 0) == 0
+    os.close(rules)
+    return bool(is_kept)
+
+
 def as_user(user: int, group: int, access: int, command: list[str]) -> list[str]:
     """Return the command that runs another as a user without any other right.
 
@@ -130,9 +165,13 @@ def main(arguments: list[str]) -> int:
             resource.RLIMIT_CORE: 0,
         }
     )
-    if access != WRITES:
+    if access not in (WRITES, WRITES_FOLDER):
         limit({resource.RLIMIT_FSIZE: 0})
     missing = [] if refuse_network(libc) else ["network"]
+    if access == WRITES_FOLDER:
+        folder, *command = command
+        if not keep_writes_in(folder, libc):
+            missing.append("folder")
     if user >= 0:
         if shutil.which("setpriv"):
             command = as_user(user, group, access, command) if command else []

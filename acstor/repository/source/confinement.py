@@ -2,7 +2,8 @@
 
 Each has limits of address space, processor time and open files, writes no file and no core, opens
 no socket but unix sockets, ends with who started it, and runs as nobody where that is root. The one
-that writes a version into a disk writes files, and is confined like the others in all else.
+that writes a version into a disk writes files, and is confined like the others in all else; so are
+those that split an image, which write in one folder.
 """
 
 import dataclasses
@@ -26,6 +27,7 @@ PROBE_TIMEOUT = 30.0
 _MISSING = {
     "network": "they could open network connections: this machine has no filter of system calls",
     "user": "they run as root: setpriv of util-linux is missing",
+    "folder": "they could write outside of their folder: this machine has no Landlock",
 }
 
 
@@ -46,6 +48,7 @@ def confine(
     *,
     reads_all: bool = False,
     writes: bool = False,
+    writes_in: str | None = None,
 ) -> list[str]:
     """Return the command line that runs ``arguments`` confined, a child of this process.
 
@@ -54,12 +57,17 @@ def confine(
         based on, where the image itself is trusted to name them.
     :param writes: whether it is to write that file, and read those of everybody; of a disk on this
         host whose guest is stopped.
+    :param writes_in: folder in which it is to write, given to its user (:func:`give`).
     """
     user, group = tool_user() or (-1, -1)
     is_private = descriptor is not None and not _is_readable_by_all(descriptor)
     reads_all = user >= 0 and (reads_all or is_private)
     numbers = (os.getpid(), limits.address_space, limits.cpu_seconds, limits.files, user, group)
     launcher = [sys.executable, "-I", "-S", confined.__file__]
+    if writes_in is not None:
+        return [
+            *launcher, *map(str, numbers), str(confined.WRITES_FOLDER), writes_in, *arguments
+        ]  # fmt: skip
     access = confined.WRITES if writes else int(reads_all)
     return [*launcher, *map(str, numbers), str(access), *arguments]
 
@@ -97,8 +105,19 @@ def tool_user() -> tuple[int, int] | None:
 @functools.cache
 def warn_of_missing() -> tuple[str, ...]:
     """Log, once, what of the confinement this system does not allow; return that."""
+    return _warned(confine([], Limits(1 << 30, 30)), "QEMU's tools, which read images of projects")
+
+
+@functools.cache
+def missing_of_folder() -> tuple[str, ...]:
+    """Log, once, what of the confinement to a folder this system does not allow; return that."""
+    probe = confine([], Limits(1 << 30, 30), writes_in=os.sep)
+    return _warned(probe, "Tools that split images")
+
+
+def _warned(probe: list[str], tools: str) -> tuple[str, ...]:
     done = subprocess.run(
-        confine([], Limits(1 << 30, 30)),
+        probe,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         env=environment(),
@@ -107,7 +126,7 @@ def warn_of_missing() -> tuple[str, ...]:
     )
     missing = tuple(word for word in done.stdout.decode().split() if word in _MISSING)
     for word in missing:
-        LOG.warning("QEMU's tools, which read images of projects: %s", _MISSING[word])
+        LOG.warning("%s: %s", tools, _MISSING[word])
     return missing
 
 

@@ -222,3 +222,47 @@ def test_server_of_an_image_is_confined(tmp_path: pathlib.Path) -> None:
         assert fields.startswith("Name:\tqemu-nbd\n")
     finally:
         source.close()
+
+
+@pytest.mark.skipif(
+    "folder" in confinement.missing_of_folder(), reason="this kernel has no Landlock"
+)
+def test_tool_that_writes_in_a_folder_writes_nowhere_else(tmp_path: pathlib.Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "present").write_text("before")
+        confinement.give(str(folder))
+        confinement.give(str(folder / "present"))
+    program = """
+        import os, sys
+        for number in sys.argv[1:]:
+            for name, mode in (("present", "r+"), ("new", "w")):
+                try:
+                    with open(f"/dev/fd/{number}/{name}", mode) as file:
+                        file.write("after!")
+                        print(name)
+                except PermissionError as error:
+                    print(error.strerror)
+            try:
+                os.truncate(f"/dev/fd/{number}/present", 1)
+                print("truncated")
+            except PermissionError as error:
+                print(error.strerror)
+        """
+    opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY) for folder in (inside, outside)]
+    command = [sys.executable, "-I", "-S", "-c", textwrap.dedent(program), *map(str, opened)]
+    try:
+        done = subprocess.run(
+            confinement.confine(command, LIMITS, writes_in=str(inside)),
+            capture_output=True, text=True, timeout=120, check=True, pass_fds=opened,
+            env=confinement.environment(),
+        )  # fmt: skip
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    assert done.stdout.split("\n") == [
+        "present", "new", "truncated", *["Permission denied"] * 3, ""
+    ]  # fmt: skip
+    assert (outside / "present").read_text() == "before"
+    assert not (outside / "new").exists()
