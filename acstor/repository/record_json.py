@@ -19,10 +19,11 @@ Parsed = TypeVar("Parsed")
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 
-def load_fields(content: bytes, what: str, version: int) -> Mapping[str, Any]:
+def load_fields(content: bytes, what: str, *versions: int) -> Mapping[str, Any]:
     """Return the fields of a record.
 
     :param what: names the record in messages.
+    :param versions: that this release reads.
     :raises UnsupportedError: when it is of another version.
     :raises CorruptError: when it is malformed or too long.
     """
@@ -33,9 +34,10 @@ def load_fields(content: bytes, what: str, version: int) -> Mapping[str, Any]:
         found = fields["version"]
     except (ValueError, TypeError, KeyError) as error:
         raise exception.CorruptError(f"{what} is malformed", hint=HINT) from error
-    if found != version or isinstance(found, bool):
+    if found not in versions or isinstance(found, bool):
+        known = " and ".join(map(str, versions))
         raise exception.UnsupportedError(
-            f"{what} has version {found!r:.20}, this release reads {version}"
+            f"{what} has version {found!r:.20}, this release reads {known}"
         )
     return fields
 

@@ -58,6 +58,8 @@ def settled(volume_id: str, content: bytes, seal: Seal) -> bytes:
         if last is not None and last >= first:
             logs = log_range.appended(logs, LogRange(volume_id, epoch, first, last))
         following, seals = slot + 1, (*seals, (epoch, slot))
+    # All of it is in the destination, whatever members the source had.
+    logs = tuple(dataclasses.replace(one, member=None) for one in logs)
     if record.epoch + EPOCHS_SKIPPED >= EPOCH_MAX:
         raise exception.UnsupportedError(
             f"volume {volume_id} is in epoch {record.epoch}, behind which there are too few",
@@ -68,8 +70,11 @@ def settled(volume_id: str, content: bytes, seal: Seal) -> bytes:
         logs=logs,
         next=following,
         epoch=record.epoch + EPOCHS_SKIPPED,
+        member=None,
+        assigned=None,
         owner=None,
         unsealed=None,
+        unsealed_member=None,
         seals=seals[-SEALS_MAX:],
         pending=None,
         content_end=None,

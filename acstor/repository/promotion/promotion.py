@@ -186,7 +186,14 @@ class Promotion:
     def _settled(self, name: str, content: bytes) -> bytes:
         if not name.startswith(layout.VOLUME_PREFIX):
             return content
-        return settled(name.removeprefix(layout.VOLUME_PREFIX), content, self._seal)
+        return settled(name.removeprefix(layout.VOLUME_PREFIX), content, self._ended)
+
+    def _ended(self, volume: str, epoch: int, first: int) -> tuple[None, int]:
+        """Seal a log of which nothing counts, as the survey said.
+
+        What the member has of it are copies: without those that it lacks they are no content.
+        """
+        return None, self._seal(volume, epoch, first)[1]
 
     def _written(self) -> Iterator[str]:
         """Yield the refs that a run before has written."""

@@ -113,6 +113,21 @@ class RecordEdits(RecordSizes):
 
         return self._change(volume_id, VolumeRecordEvent.EDIT, adjusted)
 
+    def assign(self, volume_id: str, member: str | None) -> Change:
+        """Have the next epoch begin in a member of the origin. The owner has to be told.
+
+        What is written until then goes where it went: this gives nobody a right to write anywhere.
+        Of several calls the last one counts; repeating it is safe.
+
+        :param member: None: the home. Whether it may get anything is for the caller to look at.
+        :raises InvalidError: when it is no name of a member.
+        """
+        return self._change(
+            volume_id,
+            VolumeRecordEvent.EDIT,
+            lambda record: dataclasses.replace(record, assigned=member),
+        )
+
     def allow_host(self, volume_id: str, host: str) -> Change:
         """Let a host attach the volume; repeating it is safe.
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from acstor.origin.replicated.members import check_name
 from acstor.repository import layout
 
 EPOCH_MAX = (1 << 32) - 1
@@ -24,6 +25,9 @@ class LogRange:
     """First sequence number."""
     last: int
     """Last sequence number, included."""
+    member: str | None = dataclasses.field(default=None, compare=False, kw_only=True)
+    """Member of the origin that it was written in; None: the home, or an origin of one store. Where
+    to look first, and never changed: the objects are the same wherever they are."""
 
     def __post_init__(self) -> None:
         """Refuse what is no range.
@@ -37,6 +41,7 @@ class LogRange:
         check_sequence(self.last)
         if self.first > self.last:
             raise ValueError(f"log range {self.first}-{self.last} is empty")
+        check_member(self.member)
 
     def __len__(self) -> int:
         """Return the number of log objects."""
@@ -71,11 +76,14 @@ class LogRange:
         if not isinstance(volume, str):
             raise ValueError("a log range has no volume")
         numbers = [integer(fields.get(name), name) for name in ("epoch", "first", "last")]
-        return cls(volume, *numbers)
+        return cls(volume, *numbers, member=fields.get("member"))
 
     def to_fields(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return dataclasses.asdict(self)
+        fields = dataclasses.asdict(self)
+        if self.member is None:
+            del fields["member"]
+        return fields
 
 
 def parse_ranges(fields: object) -> tuple[LogRange, ...]:
@@ -106,6 +114,15 @@ def appended(ranges: Iterable[LogRange], addition: LogRange | None) -> tuple[Log
     else:
         result.append(addition)
     return tuple(result)
+
+
+def check_member(member: object) -> None:
+    """Refuse what is no member of an origin.
+
+    :raises ValueError: unless it is the name of one, or None for the home.
+    """
+    if member is not None:
+        check_name(member)
 
 
 def check_epoch(epoch: int) -> None:

@@ -54,17 +54,7 @@ class Ownership(RecordSizes):
             if record.owner == host and record.epoch == resumed_epoch and record.unsealed is None:
                 return record
             _check_may_own(volume_id, record, host)
-            unsealed = record.unsealed
-            if unsealed is None and record.epoch > 0:
-                unsealed = record.epoch
-            return dataclasses.replace(
-                record,
-                owner=host,
-                epoch=record.epoch + 1,
-                unsealed=unsealed,
-                pending=None,
-                content_end=None,
-            )
+            return record.taken_by(host)
 
         def event_of(record: VolumeRecord) -> VolumeRecordEvent:
             return VolumeRecordEvent.TAKE_OVER if record.epoch else VolumeRecordEvent.ACQUIRE
@@ -97,14 +87,17 @@ class Ownership(RecordSizes):
                 raise exception.InvalidError(
                     f"a seal at {seal} after {last} does not end a log that begins at {record.next}"
                 )
-            is_more = last >= record.next
-            closed = LogRange(volume_id, record.unsealed, record.next, last) if is_more else None
+            closed = None
+            if last >= record.next:
+                ended, member = record.unsealed, record.unsealed_member
+                closed = LogRange(volume_id, ended, record.next, last, member=member)
             seals = (*record.seals, (record.unsealed, seal))
             return dataclasses.replace(
                 record,
                 logs=log_range.appended(record.logs, closed),
                 next=seal + 1,
                 unsealed=None,
+                unsealed_member=None,
                 seals=seals[-records.SEALS_MAX :],
             )
 

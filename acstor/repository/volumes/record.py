@@ -25,7 +25,9 @@ from acstor.repository.volumes.durability import Durability
 from acstor.repository.volumes.log_range import LogRange
 
 VOLUME_VERSION = 1
-"""Version of volumes' records that this build writes; it reads this one only."""
+"""Version of volumes' records that name no member of the origin."""
+ASSIGNED_VERSION = 2
+"""Version of those that do: an older program, which would write in the home, refuses them."""
 SNAPSHOT_VERSION = 1
 """Version of snapshots' records that this build writes; it reads this one only."""
 SECTOR_SIZE = 512
@@ -140,6 +142,14 @@ class VolumeRecord:
     """Epoch of the owner before, whose end is not known: its log objects from :attr:`next` on
     belong to the disk; whoever takes the volume over seals it before it writes anything. None:
     every epoch before is sealed, or the volume has no owner (its last epoch may be open)."""
+    member: str | None = None
+    """Member of the origin in which the log of :attr:`epoch` is, and in no other; None: the home,
+    or an origin of one store. Written by the change that makes the epoch grow, and by no other
+    (RFD 38, Invariant M)."""
+    unsealed_member: str | None = None
+    """The same of :attr:`unsealed`."""
+    assigned: str | None = None
+    """The same of the next epoch. It gives nobody a right to write there."""
     seals: tuple[tuple[int, int], ...] = ()
     """(epoch, sequence number) of the seals that stop owners of epochs before."""
     pending: Pending | None = None
@@ -179,9 +189,32 @@ class VolumeRecord:
 
     def closed_until(self, volume_id: str, sequence: int) -> tuple[LogRange, ...]:
         """Return the closed ranges and one up to ``sequence`` of the present epoch."""
-        is_more = sequence >= self.next
-        fresh = LogRange(volume_id, self.epoch, self.next, sequence) if is_more else None
+        if sequence < self.next:
+            return self.logs
+        fresh = LogRange(volume_id, self.epoch, self.next, sequence, member=self.member)
         return log_range.appended(self.logs, fresh)
+
+    def in_next_epoch(self) -> "VolumeRecord":
+        """Return the record in a new epoch, which begins in the member that it is assigned to."""
+        return dataclasses.replace(self, epoch=self.epoch + 1, member=self.assigned)
+
+    def taken_by(self, owner: str) -> "VolumeRecord":
+        """Return the record of which another host, or the same anew, has become the owner.
+
+        The epoch that is not sealed stays the one that was written, in its member, also where a
+        former owner has not begun its own (RFD 38, *Fencing*).
+        """
+        unsealed, unsealed_member = self.unsealed, self.unsealed_member
+        if unsealed is None and self.epoch > 0:
+            unsealed, unsealed_member = self.epoch, self.member
+        return dataclasses.replace(
+            self.in_next_epoch(),
+            owner=owner,
+            unsealed=unsealed,
+            unsealed_member=unsealed_member,
+            pending=None,
+            content_end=None,
+        )
 
     def coverage(self, volume_id: str) -> tuple[LogRange, ...]:
         """Return every log object that the volume needs, or that its owner may be writing."""
@@ -201,17 +234,22 @@ class VolumeRecord:
         """
         fields = {
             **self.unknown,
-            "version": VOLUME_VERSION,
+            "version": ASSIGNED_VERSION if self.names_members else VOLUME_VERSION,
             **{name: getattr(self, name) for name in _VOLUME_FIELDS},
             "logs": [one.to_fields() for one in self.logs],
             "pending": self.pending.to_fields() if self.pending else None,
             "durability": self.durability.to_fields(),
             "metadata": dict(self.metadata),
         }
-        for name in ("dedup_scope", "made_of"):
+        for name in ("dedup_scope", "made_of", *_MEMBER_FIELDS):
             if fields[name] is None:
                 del fields[name]
         return encoded(fields, _TOO_LONG)
+
+    @property
+    def names_members(self) -> bool:
+        """True if an epoch of it is, or is to be, in another member than the home."""
+        return any(getattr(self, name) is not None for name in _MEMBER_FIELDS)
 
     @classmethod
     def parse(cls, content: bytes, volume_id: str) -> "VolumeRecord":
@@ -221,7 +259,7 @@ class VolumeRecord:
         :raises CorruptError: when it is malformed or too long.
         """
         what = f"the record of volume {volume_id}"
-        fields = load_fields(content, what, VOLUME_VERSION)
+        fields = load_fields(content, what, VOLUME_VERSION, ASSIGNED_VERSION)
         return checked(what, lambda: cls._from_fields(fields))
 
     @classmethod
@@ -244,6 +282,9 @@ class VolumeRecord:
             known["content_end"] = _position(known["content_end"], "content_end")
         record = cls(**known)
         record.check()
+        if record.names_members and fields["version"] != ASSIGNED_VERSION:
+            # A program that knows no members has written it: where its epochs are is not known.
+            raise ValueError(f"version {fields['version']} names members of the origin")
         return record
 
     def check(self) -> None:
@@ -253,6 +294,10 @@ class VolumeRecord:
         """
         check_size(self.size_bytes)
         self.disk.check()
+        for name in _MEMBER_FIELDS:
+            log_range.check_member(getattr(self, name))
+        if self.unsealed is None and self.unsealed_member is not None:
+            raise ValueError("there is a member of an epoch that is not there")
         log_range.check_epoch(log_range.integer(self.epoch, "epoch"))
         log_range.check_sequence(log_range.integer(self.next, "next"))
         if self.unsealed is not None:
@@ -274,6 +319,7 @@ class VolumeRecord:
             raise ValueError("nonce is not 32 hexadecimal digits")
 
 
+_MEMBER_FIELDS = ("member", "unsealed_member", "assigned")
 _VOLUME_FIELDS = tuple(
     field.name for field in dataclasses.fields(VolumeRecord) if field.name != "unknown"
 )

@@ -62,10 +62,9 @@ class RestorableVolumes(VolumeStore):
             if record.pending != wanted:
                 raise exception.ConflictError(f"volume {volume_id} was changed meanwhile")
             return dataclasses.replace(
-                record,
+                record.in_next_epoch(),
                 manifest=disk.manifest,
                 logs=disk.logs,
-                epoch=record.epoch + 1,
                 pending=None,
                 content_end=None,
                 metadata={**record.metadata, RESTORED_BY: by},

@@ -8,7 +8,6 @@ is attached elsewhere; only the owner's own return could have brought it. There 
 end would tell that an owner is lost (RFD 8), so this is done at an operator's word only.
 """
 
-import dataclasses
 from collections.abc import Callable
 
 from acstor import exception
@@ -48,14 +47,7 @@ class Settling(Ownership):
                 )
             if record.owner is None:
                 return record
-            return dataclasses.replace(
-                record,
-                owner=SETTLER,
-                epoch=record.epoch + 1,
-                unsealed=record.epoch if record.unsealed is None else record.unsealed,
-                pending=None,
-                content_end=None,
-            )
+            return record.taken_by(SETTLER)
 
         change = self._change(volume_id, VolumeRecordEvent.TAKE_OVER, taken)
         record = change.after

@@ -68,6 +68,8 @@ class NewVolume:
     metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
     dedup_scope: str | None = None
     """Scope of the names of chunks that are written to it."""
+    assigned: str | None = None
+    """Member of the origin in which its first epoch begins; None: the home."""
 
 
 class VolumeStore(Settling, RecordEdits):
@@ -128,7 +130,13 @@ class VolumeStore(Settling, RecordEdits):
         self._check_unused(source.id, source.record)
         old = source.record
         new = NewVolume(
-            new_id, old.size_bytes, old.durability, old.name, old.metadata, old.dedup_scope
+            new_id,
+            old.size_bytes,
+            old.durability,
+            old.name,
+            old.metadata,
+            old.dedup_scope,
+            old.assigned,
         )
         renamed = self._create(new, old.disk, old.size_bytes)
         try:
@@ -249,10 +257,9 @@ class VolumeStore(Settling, RecordEdits):
             if record.pending != wanted:
                 raise exception.ConflictError(f"volume {volume_id} was changed meanwhile")
             return dataclasses.replace(
-                record,
+                record.in_next_epoch(),
                 manifest=wanted.disk.manifest,
                 logs=wanted.disk.logs,
-                epoch=record.epoch + 1,
                 pending=None,
                 content_end=None,
             )
@@ -304,6 +311,7 @@ class VolumeStore(Settling, RecordEdits):
             metadata=dict(new.metadata),
             dedup_scope=new.dedup_scope,
             made_of=disk.manifest,
+            assigned=new.assigned,
         )
         check_sound(record, f"volume {volume_id}")
         check_transition(None, VolumeRecordEvent.CREATE, record)

@@ -153,7 +153,13 @@ def test_what_is_no_record_is_corrupt(content: bytes) -> None:
             kind.parse(content, VOLUME)
 
 
-@pytest.mark.parametrize("version", [0, 2, None, "1", True, [1]])
+def test_snapshot_of_version_2_is_unsupported() -> None:
+    fields = {**json.loads(SNAPSHOT_RECORD.encode()), "version": 2}
+    with pytest.raises(exception.UnsupportedError, match="this release reads 1"):
+        SnapshotRecord.parse(json.dumps(fields).encode(), VOLUME)
+
+
+@pytest.mark.parametrize("version", [0, 3, None, "1", True, [1]])
 def test_record_of_another_version_is_unsupported(version: object) -> None:
     for one in (VOLUME_RECORD, SNAPSHOT_RECORD):
         fields = {**json.loads(one.encode()), "version": version}
