@@ -12,6 +12,7 @@ from acstor.cli.columns import Fields, Size
 from acstor.control.client import AdminClient
 from acstor.repository import layout
 from acstor.repository.volumes.durability import Region, format_regions
+from acstor.repository.volumes.epoch_log import EpochLog
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.record_refs import Snapshot, Volume
 from acstor.repository.volumes.states import state_of
@@ -130,9 +131,10 @@ class SettleVolume(show.ShowOne):
         conf = repository_access.configuration(self.app)
         repository = repository_access.open_repository(conf)
 
-        def seal(volume: str, epoch: int, first: int) -> tuple[int | None, int]:
+        def seal(volume: str, epoch: int, first: int, member: str | None) -> tuple[int | None, int]:
+            log = EpochLog(lambda: repository.origin, volume, epoch, member)
             with native.map_errors(f"sealing epoch {epoch} of volume {volume}"):
-                end = native.seal_volume_log(volume, epoch, first, repository.origin)
+                end = native.seal_volume_log(volume, epoch, first, log)
             assert end["seal"] is not None
             return end["last"], end["seal"]
 

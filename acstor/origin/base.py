@@ -254,6 +254,29 @@ class ObjectStore(Store, abc.ABC):
         """
         return self.exists(key)
 
+    def of_member(self, name: str | None) -> "ObjectStore":
+        """Return the store of one member alone; no other one is asked, whatever it says.
+
+        For what is decided there: the log of an epoch of a volume (RFD 38, *Epochs*).
+
+        :param name: None: the home. An origin of one store is its own home.
+        :raises UnsupportedError: when this origin is one store and knows no such member.
+        :raises UnavailableError: when the member is not in use.
+        """
+        if name is None:
+            return self
+        raise exception.UnsupportedError(
+            f"member {name} of the origin is not open here: this process knows one store",
+            hint="name all members in [origin] members of this host, the home first",
+        )
+
+    def near_member(self, name: str | None) -> "ObjectStore":
+        """Return the same objects, for reading; those of logs from one member before others.
+
+        :param name: as of :meth:`of_member`; one that is not known makes no difference.
+        """
+        return self
+
 
 class RefStore(Store, abc.ABC):
     """Refs: small contents under names, each changed by compare-and-swap only."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.doorbell import Doorbell
+from acstor.origin.pair import OriginPair
 
 Answer = TypeVar("Answer")
 
@@ -177,6 +178,23 @@ class FaultyOrigin(base.Origin):
     def remove_folder(self, prefix: str) -> bool:
         """Remove an empty folder; never faulty."""
         return self._inner.remove_folder(prefix)
+
+    def of_member(self, name: str | None) -> base.ObjectStore:
+        """Return the store of one member alone, with the same faults to come."""
+        return self._faulty(self._inner.of_member(name))
+
+    def near_member(self, name: str | None) -> base.ObjectStore:
+        """Return the same objects, those of logs from one member before others."""
+        return self._faulty(self._inner.near_member(name))
+
+    def _faulty(self, store: base.ObjectStore) -> base.ObjectStore:
+        if store is self._inner:
+            return self
+        made = FaultyOrigin(OriginPair(store, self._inner), sleep=self._sleep)
+        # Of one count: a fault of the n-th call hits the n-th of all.
+        made.faults, made.calls, made.hits = self.faults, self.calls, self.hits
+        made._random, made._lock = self._random, self._lock
+        return made
 
     def space(self) -> base.Space | None:
         """Return what a test put there, else how much room the inner origin has; never faulty."""

@@ -64,6 +64,18 @@ class ForwardingOrigin(base.Origin):
         """Return how much room there is for objects."""
         return self.objects.space()
 
+    def of_member(self, name: str | None) -> base.ObjectStore:
+        """Return the store of one member alone."""
+        objects = self.objects
+        store = objects.of_member(name)
+        return self if store is objects else store
+
+    def near_member(self, name: str | None) -> base.ObjectStore:
+        """Return the same objects, those of logs from one member before others."""
+        objects = self.objects
+        store = objects.near_member(name)
+        return self if store is objects else store
+
     def get_ref(self, name: str) -> base.Ref | None:
         """Return the ref's present state."""
         return self.refs.get_ref(name)

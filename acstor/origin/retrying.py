@@ -10,6 +10,7 @@ from typing import TypeVar
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.doorbell import Doorbell
+from acstor.origin.pair import OriginPair
 
 WAIT_SECONDS_INITIAL = 0.05
 """Bound of the wait after the first failure; it doubles with each further one."""
@@ -159,6 +160,24 @@ class RetryingOrigin(base.Origin):
     def remove_folder(self, prefix: str) -> bool:
         """Remove an empty folder; False also when an earlier attempt removed it."""
         return self._repeat(functools.partial(self.inner.remove_folder, prefix))
+
+    def of_member(self, name: str | None) -> base.ObjectStore:
+        """Return the store of one member alone, whose calls are repeated as well."""
+        return self._repeating(self.inner.of_member(name))
+
+    def near_member(self, name: str | None) -> base.ObjectStore:
+        """Return the same objects, those of logs from one member before others."""
+        return self._repeating(self.inner.near_member(name))
+
+    def _repeating(self, store: base.ObjectStore) -> base.ObjectStore:
+        if store is self.inner:
+            return self
+        return RetryingOrigin(
+            OriginPair(store, self.inner),
+            self._deadline_seconds,
+            clock=self._clock,
+            sleep=self._sleep,
+        )
 
     def space(self) -> base.Space | None:
         """Return how much room the inner origin has."""

@@ -38,7 +38,9 @@ class ControlPlane:
         owner.acquire()
         return owner
 
-    def seal(self, volume: str, epoch: int, first: int) -> tuple[int | None, int]:
+    def seal(
+        self, volume: str, epoch: int, first: int, member: str | None
+    ) -> tuple[int | None, int]:
         self.step()
         slot = first
         while True:
@@ -131,10 +133,10 @@ def test_host_that_is_allowed_meanwhile_wins(control: ControlPlane) -> None:
     control.store.disallow_host(VOLUME, "h1")
     others: list[Owner] = []
 
-    def seal(volume: str, epoch: int, first: int) -> tuple[int | None, int]:
+    def seal(volume: str, epoch: int, first: int, member: str | None) -> tuple[int | None, int]:
         others.append(control.owner("h2"))
         others[0].write("two")
-        return control.seal(volume, epoch, first)
+        return control.seal(volume, epoch, first, member)
 
     with pytest.raises(exception.FencedError):
         control.store.settle(VOLUME, seal)

@@ -45,7 +45,8 @@ class CleanProof:
 
     def encode(self) -> bytes:
         """Return the content of ``clean.json``."""
-        fields = {"version": CLEAN_VERSION, **dataclasses.asdict(self)}
+        opened = None if self.opened is None else self.opened.to_fields()
+        fields = {"version": CLEAN_VERSION, **dataclasses.asdict(self), "opened": opened}
         if self.taking is None:
             del fields["taking"]
             fields["version"] = _VERSION_WITHOUT_TAKING

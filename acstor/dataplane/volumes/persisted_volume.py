@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from acstor import exception, untrusted_json
+from acstor.origin.replicated.members import check_name
 
 FORMAT_VERSION = 2
-"""Of ``volume.json``."""
-_READABLE = frozenset({1, 2})
+"""Of ``volume.json`` of a volume whose log is in the home."""
+MEMBER_VERSION = 3
+"""Of others: an older data plane, which would write in the home, does not go on with them."""
+_READABLE = frozenset({1, 2, 3})
 STANDBY_VERSION = 1
 """Of ``standby.json``."""
 
@@ -48,10 +51,21 @@ class PersistedVolume:
     """The epoch in which this host closed the log that it goes on with; None: it was made anew."""
     wanted_durability: Mapping[str, Any] | None = None
     """Target of ``durability`` once the volume is open; since version 2, as ``adopts``."""
+    member: str | None = None
+    """Member of the origin in which the log of the epoch is, as in the volume's record; None: the
+    home. Absent from files without it."""
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the fields of ``volume.json``, without ``version``."""
+        fields = dataclasses.asdict(self)
+        if self.member is None:
+            del fields["member"]
+        return fields
 
     def encode(self) -> bytes:
         """Return the content of ``volume.json``."""
-        return _encoded(FORMAT_VERSION, self)
+        version = FORMAT_VERSION if self.member is None else MEMBER_VERSION
+        return _encoded(version, self.to_fields())
 
     @classmethod
     def decode(cls, content: bytes) -> "PersistedVolume":
@@ -60,7 +74,11 @@ class PersistedVolume:
         :raises CorruptError: when it is malformed or of another version.
         """
         try:
-            return cls.of_fields(_fields(_READABLE, content))
+            fields, version = _fields(_READABLE, content)
+            kept = cls.of_fields(fields)
+            if (kept.member is not None) != (version == MEMBER_VERSION):
+                raise ValueError("the version and the member of the origin contradict each other")
+            return kept
         except _MALFORMED as error:
             raise exception.CorruptError(
                 f"what was kept of a volume is malformed: {error}",
@@ -87,7 +105,7 @@ class PersistedStandby:
 
     def encode(self) -> bytes:
         """Return the content of ``standby.json``."""
-        return _encoded(STANDBY_VERSION, self)
+        return _encoded(STANDBY_VERSION, dataclasses.asdict(self))
 
     @classmethod
     def decode(cls, content: bytes) -> "PersistedStandby":
@@ -96,7 +114,7 @@ class PersistedStandby:
         :raises CorruptError: when it is malformed or of another version.
         """
         try:
-            kept = cls(**_fields({STANDBY_VERSION}, content))
+            kept = cls(**_fields({STANDBY_VERSION}, content)[0])
             if not isinstance(kept.volume, str) or not isinstance(kept.size_bytes, int):
                 raise ValueError("a field is of a wrong type")
             if not 0 < kept.size_bytes <= _SIZE_MAX or kept.size_bytes % _SECTOR_SIZE:
@@ -114,16 +132,17 @@ def is_volume_id(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
-def _encoded(version: int, kept: PersistedVolume | PersistedStandby) -> bytes:
-    fields = {"version": version, **dataclasses.asdict(kept)}
-    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+def _encoded(version: int, fields: Mapping[str, Any]) -> bytes:
+    content = {"version": version, **fields}
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _fields(versions: Set[int], content: bytes) -> dict[str, Any]:
+def _fields(versions: Set[int], content: bytes) -> tuple[dict[str, Any], int]:
     fields: dict[str, Any] = untrusted_json.load(content, "it")
-    if fields.pop("version") not in versions:
+    version = fields.pop("version")
+    if version not in versions:
         raise ValueError("another version")
-    return fields
+    return fields, version
 
 
 def _check(kept: PersistedVolume) -> None:
@@ -131,6 +150,9 @@ def _check(kept: PersistedVolume) -> None:
     numbers = [*adopts, kept.epoch, kept.next, kept.size_bytes, kept.iops, kept.bytes_per_s]
     for log in kept.logs:
         numbers += [log["epoch"], log["first"], log["last"]]
+    for member in (kept.member, *(log.get("member") for log in kept.logs)):
+        if member is not None:
+            check_name(member)
     volumes = [kept.volume, *(log["volume"] for log in kept.logs)]
     is_sound = (
         all(isinstance(number, int) and number >= 0 for number in numbers)

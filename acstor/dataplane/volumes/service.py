@@ -40,7 +40,7 @@ class VolumeService:
             from acstor.origin import configured
             from acstor.origin.opening import open_origin
 
-            return open_origin(configured.home_url(conf), conf.volumes.origin_deadline)
+            return open_origin(configured.origin_url(conf), conf.volumes.origin_deadline)
 
         socket_group = group_id(self._conf.socket_group, "[volumes] socket_group")
         self._control_group = group_id(self._conf.control_group, "[volumes] control_group")

@@ -127,7 +127,7 @@ class Volumes:
             files=self.files,
             listeners=self.listeners,
             mending=self.mending,
-            log_origin=self._access.log_origin,
+            access=self._access,
             runtime=self._runtime,
         )
         self.forgetting = VolumeForgetting(
@@ -142,7 +142,7 @@ class Volumes:
             owner=self.owner,
             mending=self.mending,
             take_overs=self.take_overs,
-            log_origin=self._access.log_origin,
+            access=self._access,
             runtime=self._runtime,
         )
         self.releases = VolumeReleases(

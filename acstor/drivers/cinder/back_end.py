@@ -49,6 +49,8 @@ class OriginSettings:
     """Directory of the keys that may have signed records of images."""
     require_signatures: bool = False
     """Set where images without a signature are copied from Glance."""
+    whole_url: str = ""
+    """Of all members of the origin, the first of which :attr:`url` is; empty: there is one."""
 
 
 class BackEnd:
@@ -160,6 +162,7 @@ def origin_settings(configuration: Any) -> OriginSettings:
         dedup_scope,
         public_keys or conf.repository.public_keys,
         conf.repository.require_signatures if required is None else required,
+        configured.origin_url(conf) if conf.origin.members else "",
     )
 
 
@@ -178,9 +181,14 @@ def open_back_end(
     settings = origin_settings(configuration)
     caller = native_threads.find_caller()
     around = functools.partial(native_threads.around, caller)
+    url = settings.url
+    if settings.whole_url and isinstance(caller, DirectCaller):
+        # Members have threads of their own, which must not be Eventlet's. With the home alone a
+        # volume whose log is elsewhere, and not copied yet, is refused.
+        url = settings.whole_url
     return BackEnd(
         settings,
-        caller.run(lambda: open_origin(settings.url, settings.timeout, around)),
+        caller.run(lambda: open_origin(url, settings.timeout, around)),
         hosts or _agent_hosts(configuration, conf),
         caller=caller,
         cache_directory=configuration.safe_get("acstor_cache_directory") or None,

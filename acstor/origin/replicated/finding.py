@@ -47,14 +47,20 @@ class Finder:
 
     :param members: by name, in the order of the configuration; may change at any time.
     :param placement: says which members should have an object.
+    :param counted: whose counters it goes on with; None: they begin here.
     """
 
-    def __init__(self, members: Mapping[str, Member], placement: Placement) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        placement: Placement,
+        counted: "Finder | None" = None,
+    ) -> None:
         self._members = members
         self._placement = placement
-        self._lock = threading.Lock()
-        self.faults: Counter[tuple[str, Fault]] = Counter()
-        self.absences: Counter[Absence] = Counter()
+        self._lock: threading.Lock = threading.Lock() if counted is None else counted._lock
+        self.faults: Counter[tuple[str, Fault]] = counted.faults if counted else Counter()
+        self.absences: Counter[Absence] = counted.absences if counted else Counter()
 
     def find(self, key: str, action: Callable[[base.Origin], Answer]) -> Answer:
         """Return the answer of the best member that has an object.

@@ -12,6 +12,8 @@ from typing import TypeVar
 from acstor import exception
 from acstor.origin import base, keys
 from acstor.origin.replicated.finding import Fault, Finder
+from acstor.origin.replicated.logs.member_store import MemberStore, Noted
+from acstor.origin.replicated.logs.near_placement import NearPlacement
 from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.placement import Placed, Placement
 from acstor.origin.replicated.search import Absence
@@ -21,8 +23,8 @@ Check = Callable[[str, bytes], None]
 """Compares a whole object with its name; raises :class:`~acstor.exception.CorruptError`."""
 SPACE_KEY = "packs/0"
 """Key of an object like those that take most of the room."""
-Noted = Callable[[str, str, int], None]
-"""Takes the member, the key and the size, bytes, of what was stored and is owed to others."""
+HOME_KEY = "format"
+"""Key of an object that the home has, and no other member."""
 
 
 def accept(key: str, content: bytes) -> None:
@@ -36,6 +38,7 @@ class ReplicatedObjects(base.ObjectStore):
     :param placement: says where each key belongs.
     :param check: compares whole objects that :meth:`get` returns with their names.
     :param noted: is told of what is stored in one member and owed to others.
+    :param counted: has the counters, where others read the same objects; None: they are new.
     """
 
     def __init__(
@@ -45,12 +48,13 @@ class ReplicatedObjects(base.ObjectStore):
         *,
         check: Check = accept,
         noted: Noted = lambda member, key, size: None,
+        counted: Finder | None = None,
     ) -> None:
         self.members = members
         self._placement = placement
         self._check = check
         self._noted = noted
-        self._finder = Finder(members, placement)
+        self._finder = Finder(members, placement, counted)
 
     @property
     def faults(self) -> Counter[tuple[str, Fault]]:
@@ -71,9 +75,12 @@ class ReplicatedObjects(base.ObjectStore):
 
         :raises ConflictError: when the first member has these bytes, and one of the others that
             have to have them has others: who took over has occupied the name there.
+        :raises InternalError: for a slot of a log: who stores it has to name its member.
         """
         keys.validate_key(key)
         placed = self._placement.place(key)
+        if placed.is_slot:
+            raise exception.InternalError(f"{key} is a slot of a log, and no member was named")
         content = b"".join(base.as_views(buffers))
         stored, is_new = self._store_first(key, content, placed)
         if placed.copies > 1 and (is_new or self._has(stored, key, content)):
@@ -252,6 +259,24 @@ class ReplicatedObjects(base.ObjectStore):
             )
 
         return self.members[name].call(compare)
+
+    def of_member(self, name: str | None) -> base.ObjectStore:
+        """Return the store of one member alone."""
+        return MemberStore(self.members, name or self._home, self._noted)
+
+    def near_member(self, name: str | None) -> base.ObjectStore:
+        """Return the same objects, those of logs from one member before others."""
+        return ReplicatedObjects(
+            self.members,
+            NearPlacement(self._placement, name or self._home),
+            check=self._check,
+            noted=self._noted,
+            counted=self._finder,
+        )
+
+    @property
+    def _home(self) -> str:
+        return self._placement.place(HOME_KEY).members[0]
 
     def _union(self, action: Callable[[base.Origin], set[str]]) -> Iterator[str]:
         found: set[str] = set()

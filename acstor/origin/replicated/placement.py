@@ -23,6 +23,9 @@ class Placed:
     """True if the first member has all that any of them has: what it lacks is nowhere."""
     is_sole: bool = False
     """True if no other member ever has it."""
+    is_slot: bool = False
+    """True if who stores it has to name its member: it decides there who came first. Any other may
+    have a copy."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

@@ -2,8 +2,8 @@
 
 Objects of images are in all members. Each is put into the home at first: without it there is no ref
 that could name the object, and who opens the home alone finds everything. A slot of a volume's log
-is a decision about who came first: it is made in the home, and is nowhere else (RFD 38, *Where
-objects are*).
+is a decision about who came first: it is made in the member of its epoch, which who stores it has
+to name, and the others get copies (RFD 38, *Where objects are*).
 """
 
 from acstor.origin.replicated.placement import Placed
@@ -14,6 +14,8 @@ CONTENT_FOLDERS = ("packs/", "manifests/")
 """Folders of what is named by its content."""
 DECIDED_FOLDERS = ("moved/",)
 """Folders of what the home decides, and the others get copies of."""
+LOG_FOLDER = "volume-log/"
+"""Folder of the logs of volumes, with a folder for each of these and one in it for each epoch."""
 COPIED_FOLDERS = (*CONTENT_FOLDERS, *DECIDED_FOLDERS)
 """Folders of what all members have."""
 _FILLED = (MemberState.ACTIVE, MemberState.JOINING)
@@ -35,6 +37,8 @@ class SetPlacement:
             return Placed((home, *self._others()))
         if key.startswith(DECIDED_FOLDERS):
             return Placed((home, *self._others()), is_decided=True)
+        if key.startswith(LOG_FOLDER):
+            return Placed((home,), is_slot=True)
         return Placed((home,), is_decided=True, is_sole=True)
 
     def _others(self) -> tuple[str, ...]:

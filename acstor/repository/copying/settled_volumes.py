@@ -14,10 +14,13 @@ from acstor.origin.base import Origin
 from acstor.repository.copying.roots import open_end
 from acstor.repository.record_changes import check_sound
 from acstor.repository.volumes import log_range
+from acstor.repository.volumes.epoch_log import EpochLog
 from acstor.repository.volumes.log_range import EPOCH_MAX, LogRange
 from acstor.repository.volumes.record import SEALS_MAX, VolumeRecord, random_nonce
-from acstor.repository.volumes.settling import Seal
 
+Seal = Callable[[str, int, int], tuple[int | None, int]]
+"""Seals a volume's epoch from a sequence number on, in the one place of it; returns the last log
+object that counts (None: none does) and the seal's sequence number."""
 EPOCHS_SKIPPED = 1 << 16
 """Epochs between the record and its restored state: more than a volume has owners between a backup
 and its restore, and few enough for 65,000 restores."""
@@ -31,7 +34,8 @@ def native_sealer(origin: Origin) -> Seal:
 
     def seal(volume: str, epoch: int, first: int) -> tuple[int | None, int]:
         with native.map_errors(f"sealing epoch {epoch} of volume {volume}"):
-            end = native.seal_volume_log(volume, epoch, first, origin)
+            log = EpochLog(lambda: origin, volume, epoch, None)
+            end = native.seal_volume_log(volume, epoch, first, log)
         if end["seal"] is None:
             raise exception.InternalError(f"epoch {epoch} of volume {volume} has no seal")
         return end["last"], end["seal"]

@@ -4,6 +4,7 @@ Called with the names that an image, a volume or a snapshot refers to, this is t
 of the agreement with garbage collection; RFD 5 has the argument.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from acstor import exception
@@ -110,19 +111,58 @@ def missing_logs(objects: base.ObjectStore, ranges: Sequence[LogRange]) -> list[
 
     A range that is said to be longer than what its folder holds costs no more than the folder.
     """
-    missing = []
-    present: dict[str, set[str]] = {}
+    missing: list[str] = []
+    present: dict[str, _Folder] = {}
     for one in ranges:
         if one.folder not in present:
-            present[one.folder] = set(objects.list(one.folder))
-        found = present[one.folder]
-        for sequence in range(one.first, one.last + 1):
-            key = one.key(sequence)
-            if key not in found:
-                missing.append(key)
-                if len(missing) >= MISSING_MAX:
-                    return missing
+            present[one.folder] = _Folder(objects, one)
+        missing.extend(present[one.folder].missing(one, MISSING_MAX - len(missing)))
+        if len(missing) >= MISSING_MAX:
+            break
     return missing
+
+
+class _Folder:
+    """Log objects of one epoch, as far as they have to be listed.
+
+    First as the member has them that they were written in: what it has is not looked for in others,
+    one of which may be away.
+    """
+
+    def __init__(self, objects: base.ObjectStore, logs: LogRange) -> None:
+        self._objects = objects
+        self._logs = logs
+        self._other: base.ObjectStore | None = objects
+        self._unopened: exception.UnsupportedError | None = None
+        self._found: set[str] = set()
+        try:
+            store = objects.of_member(logs.member)
+            self._found = set(store.list(logs.folder))
+            self._other = None if store is objects else objects
+        except exception.UnsupportedError as error:
+            self._unopened = error
+        except exception.UnavailableError:
+            pass
+
+    def missing(self, logs: LogRange, count_max: int) -> list[str]:
+        """Return the keys of a range that no member has.
+
+        :raises UnavailableError: when one that may have them cannot be asked.
+        """
+        missing = self._lacking(logs, count_max)
+        if missing and self._other is not None:
+            self._found.update(self._other.list(self._logs.folder))
+            self._other = None
+            missing = self._lacking(logs, count_max)
+        if missing and self._unopened is not None:
+            error = self._unopened
+            raise exception.UnavailableError(f"{missing[0]}: {error.message}", hint=error.hint)
+        return missing
+
+    def _lacking(self, logs: LogRange, count_max: int) -> list[str]:
+        keys = map(logs.key, range(logs.first, logs.last + 1))
+        lacking = (key for key in keys if key not in self._found)
+        return list(itertools.islice(lacking, count_max))
 
 
 def _rescue(refs: base.RefStore, names: Iterable[bytes]) -> set[bytes]:

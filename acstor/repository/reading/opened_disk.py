@@ -6,6 +6,7 @@ import tempfile
 from acstor import exception, native
 from acstor.repository.reading.disk_reader import DiskReader, SpooledOverlay, WrittenRun
 from acstor.repository.repository import Repository
+from acstor.repository.volumes.epoch_log import ClosedLogs
 from acstor.repository.volumes.record import DiskState
 
 
@@ -47,7 +48,7 @@ def _spooled(
                 [one.to_fields() for one in content.logs],
                 size_bytes,
                 descriptor,
-                repository.origin,
+                ClosedLogs(lambda: repository.origin, content.logs),
             )
         return SpooledOverlay(descriptor, [WrittenRun(*run) for run in runs])
     except exception.ExhaustedError as error:

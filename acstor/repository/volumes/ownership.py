@@ -48,18 +48,31 @@ class Ownership(RecordSizes):
         :raises NotFoundError: when there is no such volume.
         :raises ConflictError: when the host may not attach the volume, or another host that may
             owns it.
+        :raises UnsupportedError: when the volume is, or is to be, in a member of the origin that
+            this process has not opened.
+        :raises UnavailableError: also when such a member is not in use any more.
         """
 
         def acquired(record: VolumeRecord) -> VolumeRecord:
             if record.owner == host and record.epoch == resumed_epoch and record.unsealed is None:
                 return record
             _check_may_own(volume_id, record, host)
+            self._check_members(record)
             return record.taken_by(host)
 
         def event_of(record: VolumeRecord) -> VolumeRecordEvent:
             return VolumeRecordEvent.TAKE_OVER if record.epoch else VolumeRecordEvent.ACQUIRE
 
         return self._change(volume_id, event_of, acquired)
+
+    def _check_members(self, record: VolumeRecord) -> None:
+        """Refuse to begin an epoch that could not be written, or not be begun at all.
+
+        Before the record is changed: whoever can write it shall find the volume as it is.
+        """
+        ended = record.member if record.unsealed is None else record.unsealed_member
+        for member in {record.assigned, ended}:
+            self._origin.of_member(member)
 
     def record_takeover(
         self, volume_id: str, host: str, epoch: int, *, last: int, seal: int

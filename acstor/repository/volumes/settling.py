@@ -19,9 +19,9 @@ from acstor.repository.volumes.states import VolumeRecordEvent
 SETTLER = "(settling)"
 """Owner in a record while the log is being sealed; it is never in the record's ``hosts``."""
 
-Seal = Callable[[str, int, int], tuple[int | None, int]]
-"""Seals a volume's epoch from a sequence number on; returns the last log object that counts (None:
-none does) and the seal's sequence number."""
+Seal = Callable[[str, int, int, str | None], tuple[int | None, int]]
+"""Seals a volume's epoch from a sequence number on, in its member of the origin; returns the last
+log object that counts (None: none does) and the seal's sequence number."""
 
 
 class Settling(Ownership):
@@ -47,13 +47,14 @@ class Settling(Ownership):
                 )
             if record.owner is None:
                 return record
+            self._check_members(record)
             return record.taken_by(SETTLER)
 
         change = self._change(volume_id, VolumeRecordEvent.TAKE_OVER, taken)
         record = change.after
         if record.owner is None or record.unsealed is None:
             return change
-        last, slot = seal(volume_id, record.unsealed, record.next)
+        last, slot = seal(volume_id, record.unsealed, record.next, record.unsealed_member)
         last = record.next - 1 if last is None else last
         self.record_takeover(volume_id, SETTLER, record.epoch, last=last, seal=slot)
         released = self.release(volume_id, SETTLER, record.epoch, sequence=None)

@@ -38,7 +38,7 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
     "an epoch that was taken over is not sealed": changed(
         volume_owner.VolumeOwner,
         "acquire",
-        "end = seal(volume, record.unsealed, record.next)",
+        "end = seal(volume, record.unsealed, record.next, record.unsealed_member)",
         "end = outcomes.Sealed(None, record.next)",
     ),
     "what lies before a seal is left out": changed(
@@ -127,10 +127,10 @@ BROKEN_VARIANTS: dict[str, AbstractContextManager[object]] = {
 RELEASED_IS_NOT_SEALED = changed(
     volume_owner.VolumeOwner,
     "acquire",
-    "end = seal(volume, record.unsealed, record.next)",
+    "end = seal(volume, record.unsealed, record.next, record.unsealed_member)",
     "end = outcomes.Sealed(None, record.next)\n"
     "    if change.before.owner is not None or change.before.unsealed is not None:\n"
-    "        end = seal(volume, record.unsealed, record.next)",
+    "        end = seal(volume, record.unsealed, record.next, record.unsealed_member)",
 )
 """Nothing of this release needs the seal of a released epoch any more: it is for owners that go on
 after a release as older releases do."""

@@ -22,6 +22,7 @@ from acstor.dataplane.volumes.persisted_volume import PersistedStandby, Persiste
 from acstor.dataplane.volumes.sockets import VolumeSockets, descriptor_name
 from acstor.dataplane.volumes.states import TRANSITIONS, LocalVolumeEvent, next_state
 from acstor.origin.posix import PosixOrigin
+from acstor.repository import layout
 from acstor.repository.repository import Repository
 from acstor.states import IllegalTransitionError
 from testbed.fixtures.conditions import wait_for
@@ -294,9 +295,10 @@ def test_nothing_is_pushed_to_a_directory_where_no_origin_is_mounted(
 ) -> None:
     """Pushed content is removed from the log: it would be neither here nor in the origin."""
     access = OriginAccess(lambda: PosixOrigin(str(tmp_path)))
+    log, key = access.log_of(VOLUME, 1, None), layout.log_key(VOLUME, 1, 1)
     for _ in range(2):
         with pytest.raises(exception.UnavailableError, match="no repository"):
-            access.log_origin.put_if_absent("volume-logs/a", [b"log"])
+            log.put_if_absent(key, [b"log"])
     assert list(tmp_path.iterdir()) == []
     Repository.init(PosixOrigin(str(tmp_path)))
-    assert access.log_origin.put_if_absent("volume-logs/a", [b"log"])
+    assert log.put_if_absent(key, [b"log"])

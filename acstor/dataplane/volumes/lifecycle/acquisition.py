@@ -11,10 +11,10 @@ from acstor.dataplane.volumes.clean_proof import has_none
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.mending import VolumeMending
 from acstor.dataplane.volumes.ownership.limits import limits_of
+from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
 from acstor.dataplane.volumes.ownership.outcomes import Sealed, TakeOver
 from acstor.dataplane.volumes.ownership.owner import VolumeOwner
 from acstor.dataplane.volumes.persisted_volume import PersistedVolume
-from acstor.dataplane.volumes.runtime import LogOrigin
 from acstor.dataplane.volumes.take_overs import TakeOvers
 from acstor.native import DataPlane, map_errors
 
@@ -28,7 +28,7 @@ class VolumeAcquisition:
     """Acquires volumes, and keeps what they are to be opened with.
 
     :param take_overs: counts those whose owner had not given them back.
-    :param log_origin: where logs are sealed.
+    :param access: to the logs that are sealed.
     :param runtime: returns the runtime.
     """
 
@@ -39,14 +39,14 @@ class VolumeAcquisition:
         owner: VolumeOwner,
         mending: VolumeMending,
         take_overs: TakeOvers,
-        log_origin: LogOrigin,
+        access: OriginAccess,
         runtime: Callable[[], DataPlane],
     ) -> None:
         self._files = files
         self._owner = owner
         self._mending = mending
         self._take_overs = take_overs
-        self._log_origin = log_origin
+        self._access = access
         self._runtime = runtime
 
     def acquire(self, volume: str) -> PersistedVolume:
@@ -84,9 +84,10 @@ class VolumeAcquisition:
         self._files.keep(kept, {} if is_here else self._owner.manifests(kept.manifest))
         return kept
 
-    def _seal(self, volume: str, epoch: int, first: int) -> Sealed:
+    def _seal(self, volume: str, epoch: int, first: int, member: str | None) -> Sealed:
+        log = self._access.log_of(volume, epoch, member)
         with map_errors(f"sealing epoch {epoch} of volume {volume}"):
-            end = self._runtime().volume_seal(volume, epoch, first, self._log_origin)
+            end = self._runtime().volume_seal(volume, epoch, first, log)
         return Sealed(end["last"], end["seal"])
 
     def _tell_take_over(self, volume: str, record: "VolumeRecord", take_over: TakeOver) -> None:
@@ -134,4 +135,5 @@ def _kept_of(
         bytes_per_s=bytes_per_s,
         adopts=None if closed is None else closed.epoch,
         wanted_durability=durability if is_changed else None,
+        member=record.member,
     )

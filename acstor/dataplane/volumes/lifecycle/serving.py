@@ -11,6 +11,7 @@ from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.listeners import VolumeListeners
 from acstor.dataplane.volumes.local_volume import LocalVolume
 from acstor.dataplane.volumes.mending import VolumeMending
+from acstor.dataplane.volumes.ownership.origin_access import OriginAccess
 from acstor.dataplane.volumes.persisted_volume import PersistedVolume
 from acstor.dataplane.volumes.runtime import LogOrigin, VolumeSpec
 from acstor.dataplane.volumes.states import LocalVolumeEvent
@@ -27,7 +28,7 @@ _ROLES = {
 class VolumeServing:
     """Serves volumes to their clients; whoever calls holds the volume's lock.
 
-    :param log_origin: where logs go.
+    :param access: to where logs go.
     :param runtime: returns the runtime.
     """
 
@@ -37,13 +38,13 @@ class VolumeServing:
         files: VolumeFiles,
         listeners: VolumeListeners,
         mending: VolumeMending,
-        log_origin: LogOrigin,
+        access: OriginAccess,
         runtime: Callable[[], DataPlane],
     ) -> None:
         self._files = files
         self._listeners = listeners
         self._mending = mending
-        self._log_origin = log_origin
+        self._access = access
         self._runtime = runtime
 
     def start(self, local: LocalVolume, kept: PersistedVolume) -> None:
@@ -65,12 +66,13 @@ class VolumeServing:
             reserve_bytes=self._files.reserve_bytes(),
             adopts=kept.adopts,
         )
+        log = self._access.log_of(local.volume, kept.epoch, kept.member, kept.logs)
         try:
-            self._open(local, spec)
+            self._open(local, spec, log)
         except exception.CorruptError:
             if not self._mending.has_fetched_damaged(kept):
                 raise
-            self._open(local, spec)
+            self._open(local, spec, log)
         if kept.wanted_durability is not None:
             wanted = kept.wanted_durability
             with map_errors(f"opening volume {local.volume}"):
@@ -78,9 +80,9 @@ class VolumeServing:
             kept = dataclasses.replace(kept, durability=wanted, wanted_durability=None)
             self._files.keep(kept)
 
-    def _open(self, local: LocalVolume, spec: VolumeSpec) -> None:
+    def _open(self, local: LocalVolume, spec: VolumeSpec, log: LogOrigin) -> None:
         with map_errors(f"opening volume {local.volume}"):
-            self._runtime().volume_open(local.volume, spec, self._log_origin)
+            self._runtime().volume_open(local.volume, spec, log)
         local.is_in_runtime = True
 
     def start_standby(self, local: LocalVolume, size_bytes: int) -> None:

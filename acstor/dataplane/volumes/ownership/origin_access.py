@@ -1,38 +1,15 @@
 """The origin of a host's volumes, opened when somebody first needs it."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from acstor.dataplane.volumes.runtime import LogOrigin
 from acstor.origin.base import Origin
 
 if TYPE_CHECKING:
     from acstor.repository.repository import Repository
     from acstor.repository.volumes.store import VolumeStore
-
-
-class DeferredOrigin:
-    """An origin that is opened when it is first called, and again until that succeeds.
-
-    For logs of volumes, which must be opened after a restart whether the origin is there or not.
-
-    :param origin: returns it; raises AcstorError while it cannot be opened.
-    """
-
-    def __init__(self, origin: Callable[[], Origin]) -> None:
-        self._origin = origin
-
-    def put_if_absent(self, key: str, buffers: Sequence[bytes]) -> bool:
-        """See :meth:`acstor.origin.base.Origin.put_if_absent`."""
-        return self._origin().put_if_absent(key, buffers)
-
-    def get(self, key: str, size_max: int) -> bytes:
-        """See :meth:`acstor.origin.base.Origin.get`."""
-        return self._origin().get(key, size_max)
-
-    def list(self, prefix: str = "") -> Iterator[str]:
-        """See :meth:`acstor.origin.base.Origin.list`."""
-        return self._origin().list(prefix)
 
 
 class OriginAccess:
@@ -49,10 +26,23 @@ class OriginAccess:
         self._store: VolumeStore | None = None
         self._lock = threading.Lock()  # of both
 
-    @property
-    def log_origin(self) -> DeferredOrigin:
-        """The origin as logs of volumes use it."""
-        return DeferredOrigin(self.origin)
+    def log_of(
+        self,
+        volume: str,
+        epoch: int,
+        member: str | None,
+        logs: Iterable[Mapping[str, Any]] = (),
+    ) -> LogOrigin:
+        """Return the log of an epoch, which is opened whether the origin is there or not.
+
+        :param member: of the origin, in which the epoch is; None: the home.
+        :param logs: closed ranges that are read through it, as in the volume's record.
+        """
+        from acstor.repository.volumes.epoch_log import EpochLog
+        from acstor.repository.volumes.log_range import LogRange
+
+        ranges = map(LogRange.from_fields, logs)
+        return EpochLog(self.origin, volume, epoch, member, ranges)
 
     def origin(self) -> Origin:
         """Return the origin.

@@ -48,5 +48,5 @@ class OwnerCheck:
     """None: this host does not own the volume in that epoch."""
 
 
-Seal = Callable[[str, int, int], Sealed]
-"""Seals a volume's epoch from a sequence number on."""
+Seal = Callable[[str, int, int, str | None], Sealed]
+"""Seals a volume's epoch from a sequence number on, in its member of the origin."""

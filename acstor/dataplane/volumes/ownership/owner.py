@@ -56,7 +56,7 @@ class VolumeOwner:
         is_current = record.epoch == expected
         if record.unsealed is None:
             return outcomes.Acquired(record, is_current)
-        end = seal(volume, record.unsealed, record.next)
+        end = seal(volume, record.unsealed, record.next, record.unsealed_member)
         if is_current and end.last is not None:
             # Somebody who did not know that the volume was given back has stored what is not here.
             forget_closed(volume)
@@ -78,7 +78,8 @@ class VolumeOwner:
             key = layout.log_key(last.volume, last.epoch, last.last)
             # Only for people: nothing else depends on it.
             with contextlib.suppress(exception.AcstorError):
-                content_at = log_created_at(self._access.origin().get(key, LOG_OBJECT_SIZE_MAX))
+                store = self._access.origin().near_member(last.member)
+                content_at = log_created_at(store.get(key, LOG_OBJECT_SIZE_MAX))
         return outcomes.TakeOver(owner, content_at)
 
     def note_take_over(self, volume: str, take_over: outcomes.TakeOver) -> None:

@@ -95,15 +95,83 @@ def test_volumes_and_what_the_home_decides_need_no_other_member(stores: Stores) 
     stores.take_away("near")
     stores.take_away("far")
     origin = stores.open()
-    assert origin.put_if_absent(LOG, [b"words"])
-    assert not origin.put_if_absent(LOG, [b"other"])
-    assert list(origin.list("volume-log/")) == [LOG]
-    assert origin.delete(LOG)
-    assert not origin.exists(LOG)
+    log = origin.of_member(None)
+    assert log.put_if_absent(LOG, [b"words"])
+    assert not log.put_if_absent(LOG, [b"other"])
+    assert list(log.list("volume-log/")) == [LOG]
+    assert log.get(LOG, 100) == origin.get(LOG, 100) == b"words"
+    assert not log.exists(LOG[:-1] + "1")
     assert not origin.exists(MOVED)
     assert origin.swap_ref("images/x", None, b"record") is not None
     assert list(origin.list_protected("packs/")) == []
     assert origin.space() is None
+
+
+def test_log_of_an_epoch_is_in_the_member_that_is_named(stores: Stores) -> None:
+    origin = stores.open()
+    with pytest.raises(exception.InternalError, match="no member was named"):
+        origin.put_if_absent(LOG, [b"words"])
+    log = origin.of_member("near")
+    assert log.put_if_absent(LOG, [b"words"])
+    assert stores.have(LOG) == {"near"}
+    assert list(origin.of_member("far").list("volume-log/")) == []
+    assert list(origin.of_member("home").list("volume-log/")) == []
+    assert list(origin.list("volume-log/")) == [LOG]
+    with pytest.raises(exception.UnsupportedError):
+        log.delete(LOG)
+
+
+def test_log_is_nowhere_else_where_its_member_is_away(stores: Stores) -> None:
+    for name in ("home", "far"):  # copies
+        stores.inner[name].put_if_absent(LOG, [b"words"])
+    stores.take_away("near")
+    log = stores.open().of_member("near")
+    for call in (
+        lambda: log.put_if_absent(LOG, [b"words"]),
+        lambda: list(log.list("volume-log/")),
+        lambda: log.get(LOG, 100),
+        lambda: log.size(LOG),
+    ):
+        with pytest.raises(exception.UnavailableError):
+            call()
+    assert stores.open().get(LOG, 100) == b"words", "by its key it is read from any"
+
+
+def test_closed_log_is_read_from_its_own_member_first(stores: Stores) -> None:
+    for name, content in (("home", b"h"), ("near", b"n"), ("far", b"f")):
+        stores.inner[name].put_if_absent(LOG, [content])
+    origin = stores.open()
+    assert origin.near_member("near").get(LOG, 100) == b"n"
+    assert origin.near_member("far").get(LOG, 100) == b"f"
+    assert origin.near_member(None).get(LOG, 100) == b"h"
+    stores.inner["near"].delete(LOG)
+    assert origin.near_member("near").get(LOG, 100) in (b"h", b"f")
+    assert origin.near_member("unknown").get(LOG, 100) in (b"h", b"f")
+
+
+@pytest.mark.parametrize("event", [MemberEvent.FAIL, MemberEvent.DRAIN])
+def test_log_of_a_member_that_is_given_up_is_not_written(
+    stores: Stores, event: MemberEvent
+) -> None:
+    origin = stores.open()
+    log = origin.of_member("near")
+    stores.membership.change("near", event)
+    stores.clock.now += 11
+    if event is MemberEvent.DRAIN:
+        assert origin.of_member("near").put_if_absent(LOG, [b"words"])
+        return
+    with pytest.raises(exception.UnavailableError, match="near of the origin is not in use"):
+        origin.of_member("near")
+    with pytest.raises(exception.UnavailableError, match="near of the origin is not in use"):
+        log.put_if_absent(LOG, [b"words"])
+
+
+def test_origin_of_one_store_is_its_own_home(stores: Stores) -> None:
+    store = MemoryOrigin()
+    assert store.of_member(None) is store
+    assert store.near_member("near") is store
+    with pytest.raises(exception.UnsupportedError, match="near of the origin is not open here"):
+        store.of_member("near")
 
 
 def test_images_are_stored_while_other_members_are_away(stores: Stores) -> None:
@@ -170,7 +238,7 @@ def test_member_that_was_given_up_is_no_obstacle(stores: Stores) -> None:
         origin.exists(PACK)
     stores.membership.change("near", MemberEvent.FAIL)
     stores.clock.now += 60.0
-    origin.exists(LOG)  # a call of the home, which looks at the record
+    origin.exists(MOVED)  # a call of the home, which looks at the record
     assert not origin.exists(PACK)
 
 
@@ -198,7 +266,7 @@ def test_home_that_is_exchanged_is_not_believed(stores: Stores) -> None:
     stores.inner["home"].swap_ref("members", ref.token, record.encode())
     stores.clock.now += 60.0
     with pytest.raises(exception.UnavailableError, match="home of another origin"):
-        origin.exists(LOG)
+        origin.exists(MOVED)
 
 
 def test_services_open_it_by_its_url(tmp_path: pathlib.Path) -> None:

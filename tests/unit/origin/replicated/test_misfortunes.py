@@ -171,7 +171,7 @@ def test_damaged_record_of_the_members_makes_the_home_unavailable() -> None:
     stores.inner["home"].swap_ref("members", ref.token, b"{}")
     stores.clock.now += 11
     with pytest.raises(exception.UnavailableError, match=r"home is not used: .*malformed"):
-        origin.exists(LOG)
+        origin.exists(MOVED)
 
 
 def test_member_that_is_given_up_meanwhile_ends_no_call() -> None:
@@ -182,7 +182,7 @@ def test_member_that_is_given_up_meanwhile_ends_no_call() -> None:
     next(members)
     stores.membership.change("far", MemberEvent.FAIL)
     stores.clock.now += 11
-    origin.exists(LOG)
+    origin.exists(MOVED)
     assert [name for name, _ in members]
     assert "far" not in origin.members
     stores.clock.now += 61
