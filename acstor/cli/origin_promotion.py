@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.origin import MemberCommand, configured_members
-from acstor.origin.replicated.member_calls.store import ANSWER_SECONDS, MemberStore, open_in_time
+from acstor.origin.replicated.member_calls.store import ANSWER_SECONDS, MemberOrigin, open_in_time
 from acstor.origin.replicated.member_records import MembersRecord, read_mark
 from acstor.origin.replicated.members import MemberAddress
 from acstor.origin.replicated.promotion.new_home import HomeState
@@ -139,7 +139,7 @@ class PromoteMember(MemberCommand):
 
 def _reachable(
     addresses: tuple[MemberAddress, ...],
-) -> tuple[dict[str, MemberStore], dict[str, str]]:
+) -> tuple[dict[str, MemberOrigin], dict[str, str]]:
     """Return the stores that answer, and of the others the reasons why they do not."""
     found, silent = {}, {}
     for one in addresses:

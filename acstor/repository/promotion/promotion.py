@@ -12,7 +12,7 @@ from acstor.origin.replicated import ref_copy
 from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.member_calls.objects import MemberObjects
 from acstor.origin.replicated.member_calls.refs import MemberRefs
-from acstor.origin.replicated.member_calls.store import MemberStore
+from acstor.origin.replicated.member_calls.store import MemberOrigin
 from acstor.origin.replicated.member_records import (
     MEMBER_REF,
     MEMBERS_REF,
@@ -60,7 +60,7 @@ class Promotion:
     ) -> None:
         self._name = name
         self._members = members
-        self._store: base.Origin = MemberStore(members[name])
+        self._store: base.Origin = MemberOrigin(members[name])
         refs = {one: MemberRefs(member) for one, member in members.items()}
         self._refs = refs[name]
         self._copies, self._damaged = read_copies(self._refs)

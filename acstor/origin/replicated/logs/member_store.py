@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.replicated.member import Member
-from acstor.origin.replicated.promotion.member_objects import MemberObjects
+from acstor.origin.replicated.member_calls.objects import MemberObjects
 
 Noted = Callable[[str, str, int], None]
 """Takes the member, the key and the size, bytes, of what was stored and is owed to others."""
