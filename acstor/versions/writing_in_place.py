@@ -38,10 +38,17 @@ def require_restorable(
     :raises UnavailableError: when Glance cannot be asked.
     """
     require_unlocked(server, task_id)
-    if is_named and not is_root(server, record):
+    if is_root(server, record):
+        rebuilding.require_rebuildable(server, record, version_id)
+    elif is_named:
         rebuilding.require_server_disk(server, record, version_id)
     else:
-        rebuilding.require_rebuildable(server, record, version_id)
+        device = record.disk.device
+        raise rebuilding.NotRebuildableError(
+            f"version {version_id} is of disk {device} of server {server.id}, whose root disk is "
+            f"{server.root_device}",
+            hint=f"name the disk, if it is that: openstack acstor version restore --disk {device}",
+        )
     if server.status not in RESTORABLE:
         raise exception.ConflictError(
             f"server {server.id} is {server.status}",

@@ -145,7 +145,8 @@ class VariablesTarget:
     def _failure(self, error: OSError) -> exception.UnavailableError:
         return exception.UnavailableError(
             f"the UEFI variables in {self._path} cannot be replaced: {error.strerror or error}",
-            hint="run acstor-agent as root, and see that there is room beside them",
+            hint="run acstor-agent as root, and see that there is room beside them; or "
+            + _KEEP_HINT,
         )
 
 

@@ -1,11 +1,13 @@
 """Rules of restores in place that no flow has: sizes, by what is recorded."""
 
 import dataclasses
+import uuid
 
 import pytest
 
 from acstor import exception
 from acstor.versions import rebuilding, writing_in_place
+from acstor.versions.host_restore.request import DISKS_MAX
 from acstor.versions.services.compute import server_of
 from tests.unit.repository.versions.records import committed
 
@@ -42,6 +44,22 @@ def test_disk_that_is_half_written_is_mended() -> None:
     locked = dataclasses.replace(torn, lock_reason="mine")
     with pytest.raises(rebuilding.BusyServerError):
         writing_in_place.require_unlocked(locked, None)
+
+
+def test_lock_of_a_half_written_set_names_its_disks() -> None:
+    reason = rebuilding.torn_lock_reason("t", ["vda", "vdb"])
+    torn = dataclasses.replace(SERVER, is_locked=True, lock_reason=reason)
+    assert rebuilding.is_torn(torn)
+    assert rebuilding.torn_devices(torn) == {"vda", "vdb"}
+    writing_in_place.require_covered(torn, ["vdb", "vda", "vdc"])
+    with pytest.raises(rebuilding.BusyServerError, match="too: vdb"):
+        writing_in_place.require_covered(torn, ["vda"])
+    assert rebuilding.torn_devices(dataclasses.replace(torn, is_locked=False)) == frozenset()
+
+
+def test_longest_reason_of_a_lock_is_one_that_nova_takes() -> None:
+    devices = [f"vd{number}" for number in range(10, 10 + DISKS_MAX)]
+    assert len(rebuilding.torn_lock_reason(str(uuid.UUID(int=1)), devices)) <= 255
 
 
 def test_present_disk_is_kept() -> None:
