@@ -22,6 +22,7 @@ from acstor.repository.versions.record import (
 )
 from acstor.repository.versions.states import VersionState
 from acstor.repository.versions.store import VersionStore
+from acstor.repository.volumes.record import SnapshotRecord
 from acstor.versions.database import index_refresh
 from acstor.versions.database.opening import stores_of
 from acstor.versions.database.tasks import Position
@@ -294,6 +295,28 @@ def test_rebuild_puts_right_what_is_old(index: VersionIndex, store: VersionStore
     report = index_refresh.rebuild(index, origin)
     assert (report.written, report.removed) == (1, 1)
     assert [found.name for found in contents(index)] == ["new"]
+
+
+def test_snapshot_is_a_row_that_its_volume_shows(index: VersionIndex, store: VersionStore) -> None:
+    origin, name = store.repository.origin, layout.snapshot_ref(version_id(2))
+    store.publish(version_id(1), committed(disk=DiskName(DiskKind.VOLUME, VOLUME)))
+    record = SnapshotRecord(VOLUME, 512, None, created_at="2026-11-26T11:00:00+00:00", name="s")
+    token = origin.swap_ref(name, None, record.encode())
+    assert index_refresh.rebuild(index, origin).written == 2
+    again = index_refresh.rebuild(index, origin)
+    assert (again.unchanged, again.written) == (2, 0)
+    found = index.find(version_id(2))
+    assert found is not None
+    assert (found.is_snapshot, found.volume, found.project) == (True, VOLUME, "")
+    for project in (None, found.project, "p"):
+        known = {one.id for one in index.page(VersionQuery(project=project))}
+        assert version_id(2) not in known
+        query = VersionQuery(project=project, snapshots_of=VOLUME)
+        assert {one.id for one in index.page(query)} == known | {version_id(2)}
+    assert index.page(VersionQuery(project="p", snapshots_of=SERVER)) == []
+    origin.swap_ref(name, token, None)
+    assert index_refresh.rebuild(index, origin).removed == 1
+    assert index.find(version_id(2)) is None
 
 
 def test_rebuild_passes_over_what_it_cannot_read(index: VersionIndex, store: VersionStore) -> None:

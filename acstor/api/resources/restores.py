@@ -11,7 +11,7 @@ from acstor.api.operations import Answer, Call, operation
 from acstor.api.paging import Page
 from acstor.api.resources import tasks
 from acstor.api.resources.base import BackedResource
-from acstor.api.resources.versions import require_target
+from acstor.api.resources.versions import refuse_snapshot, require_target
 from acstor.api.schemas import parts
 from acstor.api.schemas import restores as schemas
 from acstor.api.schemas import tasks as task_schemas
@@ -191,6 +191,8 @@ def _versions(backends: Backends, call: Call, wanted: Any) -> list[IndexedVersio
     project = call.caller.project
     if "version_id" in wanted:
         one = backends.stores.versions.find(wanted["version_id"], project)
+        if one is None:
+            refuse_snapshot(backends, call, wanted["version_id"])
         found = [] if one is None else [one]
         if one is not None and one.group is not None and "disks" in wanted:
             found = _group(backends, project, one.group)

@@ -23,7 +23,9 @@ from acstor.versions.database import index_refresh
 from acstor.versions.database.schedule_store import TargetKind
 from acstor.versions.database.tasks import Position, TaskKind
 from acstor.versions.database.version_index import (
+    Filter,
     IndexedVersion,
+    Operator,
     SortKey,
     VersionField,
     VersionQuery,
@@ -44,13 +46,20 @@ FILTERS = (
     VersionField.EXPIRES_AT,
 )
 """Fields that a list may be filtered by."""
+SNAPSHOTS_SINCE = (1, 1)
+"""Microversion that shows snapshots of Cinder's among the versions of a volume."""
 _HINT = "list what there is: openstack acstor version list"
+_SNAPSHOT_HINT = (
+    "it is Cinder's: see openstack volume snapshot, openstack volume revert, and "
+    "openstack volume create --snapshot"
+)
 
 
-def fields_of(version: IndexedVersion, *, is_admin: bool) -> dict[str, Any]:
+def fields_of(version: IndexedVersion, *, is_admin: bool, project: str = "") -> dict[str, Any]:
     """Return a version as the API shows it.
 
     :param is_admin: whether the host that holds a capture is shown.
+    :param project: that of a snapshot: of who sees its volume.
     """
     lock = version.lock
     found: dict[str, Any] = {
@@ -61,7 +70,8 @@ def fields_of(version: IndexedVersion, *, is_admin: bool) -> dict[str, Any]:
         "volume_id": version.volume,
         "disk": version.disk.device,
         "state": version.state.value,
-        "restorable": version.is_restorable,
+        # What a snapshot is restored by is Cinder's.
+        "restorable": version.is_restorable and not version.is_snapshot,
         "consistency": version.consistency.value,
         "trigger": version.trigger.value,
         "parent_id": version.parent,
@@ -73,7 +83,7 @@ def fields_of(version: IndexedVersion, *, is_admin: bool) -> dict[str, Any]:
         "expires_at": times.optional_text(version.expires_at),
         "lock": lock and {"reason": lock.reason, "until": times.optional_text(lock.until)},
         "has_nvram": version.has_nvram,
-        "project_id": version.project,
+        "project_id": version.project or project,
         "metadata": dict(version.labels),
     }
     if is_admin:
@@ -82,14 +92,69 @@ def fields_of(version: IndexedVersion, *, is_admin: bool) -> dict[str, Any]:
 
 
 def find(backends: Backends, call: Call, version_id: str) -> IndexedVersion:
-    """Return a version that the caller may see.
+    """Return a version that the caller may see, and that is none of Cinder's snapshots.
 
     :raises NotFoundError: when there is none, or it is another project's.
+    :raises ApiError: 409 when it is a snapshot.
     """
-    found = backends.stores.versions.find(version_id, call.scope)
+    found = find_shown(backends, call, version_id)
+    if found.is_snapshot:
+        raise _snapshot_error(found)
+    return found
+
+
+def refuse_snapshot(backends: Backends, call: Call, version_id: str) -> None:
+    """Refuse what only Cinder does with its snapshots; of anything else nothing is said.
+
+    :raises ApiError: 409 when the id is a snapshot's that the caller sees.
+    """
+    found = backends.stores.versions.find(version_id)
+    is_snapshot = found is not None and found.is_snapshot
+    if found is not None and is_snapshot and sees_snapshots(backends, call, str(found.volume)):
+        raise _snapshot_error(found)
+
+
+def _snapshot_error(found: IndexedVersion) -> ApiError:
+    error = ApiError(
+        f"version {found.id} is a snapshot of volume {found.volume}",
+        hint=_SNAPSHOT_HINT,
+        code="acstor.version.is_snapshot",
+    )
+    error.status = 409
+    return error
+
+
+def find_shown(backends: Backends, call: Call, version_id: str) -> IndexedVersion:
+    """Return a version, or a snapshot of a volume, that the caller may see.
+
+    :raises NotFoundError: when there is none.
+    """
+    found = backends.stores.versions.find(version_id)
     if found is None or found.state is VersionState.CONDEMNED:
         raise not_found("version", version_id, hint=_HINT)
+    if found.is_snapshot:
+        is_seen = sees_snapshots(backends, call, str(found.volume))
+    else:
+        is_seen = call.scope in (None, found.project)
+    if not is_seen:
+        raise not_found("version", version_id, hint=_HINT)
     return found
+
+
+def sees_snapshots(backends: Backends, call: Call, volume: str) -> bool:
+    """Return whether the caller sees the snapshots of a volume: whoever sees that in Cinder.
+
+    While Cinder is away nobody can say: then they are not there.
+    """
+    if call.microversion < SNAPSHOTS_SINCE:
+        return False
+    if call.is_admin:
+        return True
+    try:
+        backends.user_services.require_volume(call.caller, volume)
+    except (ApiError, exception.UnavailableError):
+        return False
+    return True
 
 
 def restorable(backends: Backends, call: Call, version_id: str) -> Version:
@@ -160,23 +225,39 @@ class Versions(BackedResource):
         page = Page.of(call, self._backends.limit_max, "created_at", is_descending=True)
         key = SortKey(page.sort_key)
 
+        filters = paging.filters(call.query, FILTERS)
+        snapshots_of = self._snapshots_of(call, filters)
+
         def place(version_id: str) -> Position | None:
-            found = self._backends.stores.versions.find(version_id, call.scope)
-            return None if found is None else position_of(found, key)
+            found = self._backends.stores.versions.find(version_id)
+            if found is None or (found.is_snapshot and found.volume != snapshots_of):
+                return None
+            is_own = found.is_snapshot or call.scope in (None, found.project)
+            return position_of(found, key) if is_own else None
 
         found = self._backends.stores.versions.page(
             VersionQuery(
                 project=paging.project_of(call),
-                filters=paging.filters(call.query, FILTERS),
+                filters=filters,
                 sort_key=key,
                 is_descending=page.is_descending,
                 limit=page.limit,
                 after=page.position(place),
+                snapshots_of=snapshots_of,
             )
         )
-        items = [fields_of(each, is_admin=call.is_admin) for each in found]
+        project = call.caller.project
+        items = [fields_of(each, is_admin=call.is_admin, project=project) for each in found]
         last = position_of(found[-1], key) if found else None
         return Answer(paging.body(call, "versions", items, page, last))
+
+    def _snapshots_of(self, call: Call, filters: tuple[Filter, ...]) -> str | None:
+        """Return the volume that the list is of, where the caller sees its snapshots."""
+        for one in filters:
+            if one.field is VersionField.VOLUME and one.operator is Operator.EQ:
+                volume = str(one.values[0])
+                return volume if sees_snapshots(self._backends, call, volume) else None
+        return None
 
     @operation(
         "versions:create",
@@ -218,7 +299,7 @@ class OneVersion(BackedResource):
     @operation("versions:show", "Show a version", {200: schemas.SHOWN})
     def on_get(self, call: Call) -> Answer:
         """Answer the version."""
-        return _shown(call, find(self._backends, call, call.path["version_id"]))
+        return _shown(call, find_shown(self._backends, call, call.path["version_id"]))
 
     @operation(
         "versions:update",
@@ -310,4 +391,5 @@ def _require_later(backends: Backends, moment: datetime.datetime) -> None:
 
 
 def _shown(call: Call, version: IndexedVersion) -> Answer:
-    return Answer({"version": fields_of(version, is_admin=call.is_admin)})
+    shown = fields_of(version, is_admin=call.is_admin, project=call.caller.project)
+    return Answer({"version": shown})

@@ -1,4 +1,7 @@
-"""Keeping the index of versions as the records are: one row, or all of them."""
+"""Keeping the index of versions as the records are: one row, or all of them.
+
+A snapshot of Cinder's has a row as well, and is stored once: as a snapshot.
+"""
 
 import dataclasses
 import heapq
@@ -7,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from acstor import exception
 from acstor.origin.base import RefStore
 from acstor.repository.versions import version_refs
+from acstor.repository.volumes import record_refs
 from acstor.versions.database.version_index import IndexedVersion, VersionIndex
 
 ATTEMPTS_MAX = 8
@@ -38,17 +42,15 @@ def refresh(index: VersionIndex, refs: RefStore, version_id: str) -> IndexedVers
     :raises CorruptError: when the record is not readable; the row is left as it is.
     :raises OverloadedError: when the record changed all the time.
     """
-    version = version_refs.find_version(refs, version_id)
+    row = _row_of(refs, version_id)
     for _ in range(ATTEMPTS_MAX):
-        row = None if version is None else IndexedVersion.of(version.id, version.record)
         if row is None:
             index.remove(version_id)
         else:
             index.put(row)
-        version = version_refs.find_version(refs, version_id)
-        found = None if version is None else version.record.nonce
-        if found == (None if row is None else row.nonce):
-            return row
+        before, row = row, _row_of(refs, version_id)
+        if (None if row is None else row.nonce) == (None if before is None else before.nonce):
+            return before
     raise exception.OverloadedError(f"the record of version {version_id} changes all the time")
 
 
@@ -65,9 +67,9 @@ def rebuild(index: VersionIndex, refs: RefStore) -> RebuildReport:
     rows = dict(_rows(index))
     for version_id in _ids(refs, rows):
         try:
-            version = version_refs.find_version(refs, version_id)
+            found = _row_of(refs, version_id)
             before = rows.get(version_id)
-            if version is not None and version.record.nonce == before:
+            if found is not None and found.nonce == before:
                 unchanged += 1
             elif refresh(index, refs, version_id) is None:
                 removed += before is not None
@@ -76,6 +78,15 @@ def rebuild(index: VersionIndex, refs: RefStore) -> RebuildReport:
         except (exception.CorruptError, exception.UnsupportedError):
             unreadable.append(version_id)
     return RebuildReport(unchanged, written, removed, tuple(unreadable))
+
+
+def _row_of(refs: RefStore, version_id: str) -> IndexedVersion | None:
+    """Return the row that a version or a snapshot should have; None: there is neither."""
+    version = version_refs.find_version(refs, version_id)
+    if version is not None:
+        return IndexedVersion.of(version.id, version.record)
+    snapshot = record_refs.find_snapshot(refs, version_id)
+    return None if snapshot is None else IndexedVersion.of_snapshot(snapshot)
 
 
 def _rows(index: VersionIndex) -> Iterator[tuple[str, str]]:
@@ -88,7 +99,8 @@ def _rows(index: VersionIndex) -> Iterator[tuple[str, str]]:
 def _ids(refs: RefStore, rows: Iterable[str]) -> Iterator[str]:
     """Yield the ids of origin and index, ascending, each once."""
     previous = None
-    for version_id in heapq.merge(version_refs.ordered_ids(refs), sorted(rows)):
+    snapshots = sorted(record_refs.snapshot_ids(refs))
+    for version_id in heapq.merge(version_refs.ordered_ids(refs), snapshots, sorted(rows)):
         if version_id != previous:
             yield version_id
         previous = version_id

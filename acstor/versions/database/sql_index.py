@@ -107,9 +107,7 @@ class SqlIndex:
     def page(self, query: VersionQuery) -> list[IndexedVersion]:
         """Return a page; see :meth:`.VersionIndex.list`."""
         column = _SORTED[query.sort_key]
-        statement = sqlalchemy.select(VERSIONS)
-        if query.project is not None:
-            statement = statement.where(_COLUMNS.project == query.project)
+        statement = sqlalchemy.select(VERSIONS).where(_of_whom(query))
         if not query.shows_condemned:
             statement = statement.where(_COLUMNS.state != VersionState.CONDEMNED)
         for one in query.filters:
@@ -132,7 +130,11 @@ class SqlIndex:
             sqlalchemy.func.count(),
             sqlalchemy.func.coalesce(sqlalchemy.func.sum(_COLUMNS.unique_bytes), 0),
             sqlalchemy.func.coalesce(sqlalchemy.func.sum(_COLUMNS.shared_bytes), 0),
-        ).where(_COLUMNS.project == project, _COLUMNS.state != VersionState.CONDEMNED)
+        ).where(
+            _COLUMNS.project == project,
+            _COLUMNS.state != VersionState.CONDEMNED,
+            _COLUMNS.trigger_ != Trigger.SNAPSHOT.value,
+        )
         row = self._database.read(lambda one: one.execute(statement).one())
         return Usage(*map(int, row))
 
@@ -166,6 +168,18 @@ class SqlIndex:
         wants_locked = bool(one.values[0]) == (one.operator is Operator.EQ)
         now = self._database.now()
         return until > now if wants_locked else until <= now
+
+
+def _of_whom(query: VersionQuery) -> Any:
+    """Return the condition that a row is of the project, or a snapshot that is asked for."""
+    is_snapshot = _COLUMNS.trigger_ == Trigger.SNAPSHOT.value
+    wanted = sqlalchemy.not_(is_snapshot)
+    if query.project is not None:
+        wanted = sqlalchemy.and_(wanted, _COLUMNS.project == query.project)
+    if query.snapshots_of is None:
+        return wanted
+    shown = sqlalchemy.and_(is_snapshot, _COLUMNS.volume == query.snapshots_of)
+    return sqlalchemy.or_(wanted, shown)
 
 
 def _stored(value: FilterValue) -> FilterValue:

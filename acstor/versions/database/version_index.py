@@ -11,6 +11,7 @@ import enum
 from collections.abc import Mapping
 from typing import Protocol
 
+from acstor.repository.versions import view
 from acstor.repository.versions.locks import Lock
 from acstor.repository.versions.record import (
     Consistency,
@@ -20,6 +21,7 @@ from acstor.repository.versions.record import (
     VersionRecord,
 )
 from acstor.repository.versions.states import RESTORABLE, VersionState
+from acstor.repository.volumes.record_refs import Snapshot
 from acstor.versions.database.tasks import PAGE_MAX, Position
 
 
@@ -72,6 +74,47 @@ class IndexedVersion:
     def volume(self) -> str | None:
         """Volume that it is of."""
         return self.disk.owner if self.disk.kind is DiskKind.VOLUME else None
+
+    @property
+    def is_snapshot(self) -> bool:
+        """True if it is a snapshot of Cinder's, which is shown only."""
+        return self.trigger is Trigger.SNAPSHOT
+
+    @classmethod
+    def of_snapshot(cls, snapshot: Snapshot) -> "IndexedVersion":
+        """Return the row of a snapshot. It is of no project: Cinder knows who sees its volume.
+
+        :raises CorruptError: when its record is malformed.
+        """
+        shown, record = view.show_snapshot(snapshot), snapshot.record
+        return cls(
+            id=snapshot.id,
+            project="",
+            name=shown.name,
+            state=shown.state,
+            disk=shown.disk,
+            size_bytes=shown.size_bytes,
+            created_at=shown.created_at,
+            committed_at=shown.created_at,
+            expires_at=None,
+            trigger=shown.trigger,
+            consistency=shown.consistency,
+            group=shown.group,
+            group_size=1,
+            parent=None,
+            base_image=None,
+            schedule=None,
+            slot=None,
+            lock=None,
+            host=None,
+            has_nvram=False,
+            has_vtpm=False,
+            is_used=False,
+            unique_bytes=None,
+            shared_bytes=None,
+            labels=dict(record.metadata),
+            nonce=record.nonce,
+        )
 
     @classmethod
     def of(cls, version_id: str, record: VersionRecord) -> "IndexedVersion":
@@ -165,6 +208,8 @@ class VersionQuery:
     after: Position | None = None
     shows_condemned: bool = False
     """True: with those that are deleted and still in use."""
+    snapshots_of: str | None = None
+    """Volume whose snapshots are among them, whatever the project; None: there are no snapshots."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from acstorclient.v1.version import Version
 PANEL = "horizon:project:acstor_versions"
 """Namespace of the panel's URLs."""
 
+SNAPSHOT = "snapshot"
+"""Trigger of snapshots: Cinder's, and shown only."""
+
 
 class VersionLink(ItemLink):
     """A link to a page of one version."""
@@ -90,13 +93,17 @@ class Export(Boot):
 
 
 class Edit(VersionLink):
-    """Change name or expiry."""
+    """Change name or expiry, but of snapshots, which are Cinder's."""
 
     name = "edit"
     verbose_name = _("Edit")
     url = f"{PANEL}:edit"
     classes: tuple[str, ...] = ("ajax-modal",)
     rules = ("versions:update",)
+
+    def is_sensible(self, datum: Any) -> bool:
+        """Return whether it is a version's own."""
+        return bool(datum.trigger != SNAPSHOT)
 
 
 class Lock(VersionLink):
@@ -109,8 +116,8 @@ class Lock(VersionLink):
     rules = ("versions:lock",)
 
     def is_sensible(self, datum: Any) -> bool:
-        """Return whether it is not locked."""
-        return datum.lock is None
+        """Return whether it is not locked, and no snapshot."""
+        return datum.lock is None and datum.trigger != SNAPSHOT
 
 
 class Unlock(VersionLink):
