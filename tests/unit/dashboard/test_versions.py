@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import requests
 
+from acstor.repository import layout
 from acstor.repository.versions.record import DiskKind, DiskName
+from acstor.repository.volumes.record import SnapshotRecord
 from acstor.versions.database.tasks import TaskKind, TaskQuery
 from tests.unit.api.setting import SERVER, VOLUME
 from tests.unit.dashboard.site import Site, text_of
@@ -403,6 +405,20 @@ def test_disks_of_a_server_are_restored_as_a_set(site: Site) -> None:
     (task,) = site.setting.stores.tasks.page(TaskQuery(kinds=frozenset({TaskKind.RESTORE})))
     assert task.parameters["versions"] == sorted(versions)
     assert (task.parameters["restore_nvram"], task.parameters["group_id"]) == (False, group)
+
+
+def test_snapshot_of_a_volume_is_shown_only(site: Site) -> None:
+    snapshot, setting = str(uuid.UUID(int=300)), site.setting
+    record = SnapshotRecord(VOLUME, 512, None, created_at="2026-11-26T11:00:00+00:00", name="s")
+    setting.origin.swap_ref(layout.snapshot_ref(snapshot), None, record.encode())
+    setting.refresh(snapshot)
+    site.api.role = "manager"
+    (version,) = add(site, disk=VOLUME_DISK)
+    for one, is_shown in ((version, True), (snapshot, False)):
+        text = text_of(site.get(f"{PANEL}{one}/"))
+        assert ("Snapshot of the volume" in text) != is_shown
+        for page in ("delete", "lock", "edit", "restore", "boot", "export"):
+            assert (f"{one}/{page}/" in text) == is_shown, page
 
 
 def test_what_the_api_cannot_restore_it_says(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
