@@ -31,10 +31,13 @@ _TAIL = MIB
 _OPTIONS = {
     DurabilityClass.WRITE_THROUGH: "defaults",
     DurabilityClass.WRITE_BACK: "defaults",
-    # What may be lost must not keep a system from booting, and is in place before services are.
-    DurabilityClass.NONE: "defaults,nofail,x-systemd.before=local-fs.target,"
-    "x-systemd.device-timeout=10s",
+    # What may be lost must not keep a system from booting.
+    DurabilityClass.NONE: "defaults,nofail",
 }
+_SYSTEMD_OPTIONS = ",x-systemd.before=local-fs.target,x-systemd.device-timeout=10s"
+"""What keeps systemd from starting services before such a mount. The mount of busybox fails on
+options that it does not know."""
+_SYSTEMD = (b"/usr/lib/systemd/systemd", b"/lib/systemd/systemd")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class NewPartition:
     inode_count: int
     uuid: uuid.UUID
     """Of its file system."""
+    options: str
+    """Of its mount."""
 
     @property
     def end(self) -> int:
@@ -57,8 +62,7 @@ class NewPartition:
     @property
     def mount(self) -> Mount:
         """Line in fstab."""
-        options = self.rule.options or _OPTIONS[self.rule.durability_class]
-        return Mount(f"UUID={self.uuid}", self.rule.path.encode(), options)
+        return Mount(f"UUID={self.uuid}", self.rule.path.encode(), self.options)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,8 +128,9 @@ def make_plan(
     trees = [collect(system, path, paths) for path in paths]
     place, kept_root_size = _first_place(layout, system, root_number, root_size_bytes)
     partitions = []
+    has_systemd = any(_has(system, path) for path in _SYSTEMD)
     for rule, tree in zip(rules, trees, strict=True):
-        one = _partition(rule, tree, system.superblock, place)
+        one = _partition(rule, tree, system.superblock, place, _options(rule, has_systemd))
         partitions.append(one)
         place = one.end
     if layout.kind is TableKind.MBR and place > MBR_END_MAX:
@@ -163,14 +168,20 @@ def _check_units(system: Ext4FileSystem, path: bytes) -> None:
     dashes has no unit here.
     """
     name = path.strip(b"/").replace(b"-", rb"\x2d").replace(b"/", b"-") + b".mount"
-    try:
-        system.find(b"/etc/systemd/system/" + name)
-    except (exception.NotFoundError, exception.InvalidError):
+    if not _has(system, b"/etc/systemd/system/" + name):
         return
     raise exception.InvalidError(
         f"/etc/systemd/system/{name.decode(errors='replace')} mounts that path already",
         hint="remove the unit from the image, or leave the path out",
     )
+
+
+def _has(system: Ext4FileSystem, path: bytes) -> bool:
+    try:
+        system.find(path)
+    except (exception.NotFoundError, exception.InvalidError):
+        return False
+    return True
 
 
 def _check_names(layout: Layout, rules: Sequence[PathRule]) -> None:
@@ -223,7 +234,17 @@ def _cannot_shrink(size_bytes: int, present: int) -> exception.InvalidError:
     )
 
 
-def _partition(rule: PathRule, tree: Tree, shape: Superblock, start: int) -> NewPartition:
+def _options(rule: PathRule, has_systemd: bool) -> str:
+    if rule.options is not None:
+        return rule.options
+    options = _OPTIONS[rule.durability_class]
+    may_fail = rule.durability_class is DurabilityClass.NONE
+    return options + (_SYSTEMD_OPTIONS if has_systemd and may_fail else "")
+
+
+def _partition(
+    rule: PathRule, tree: Tree, shape: Superblock, start: int, options: str
+) -> NewPartition:
     size_bytes = rule.size_bytes
     least = _needed(tree, shape, size_bytes or 0)
     if size_bytes is None:
@@ -235,7 +256,7 @@ def _partition(rule: PathRule, tree: Tree, shape: Superblock, start: int) -> New
         )
     size_bytes = align(max(size_bytes, SIZE_MIN, ALIGNMENT))
     return NewPartition(
-        rule, tree, start, size_bytes, _inodes(tree, size_bytes), uuid.uuid4()
+        rule, tree, start, size_bytes, _inodes(tree, size_bytes), uuid.uuid4(), options
     )  # fmt: skip
 
 

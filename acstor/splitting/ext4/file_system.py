@@ -22,6 +22,10 @@ DIRECTORY_BYTES_MAX = 1 << 28
 LINK_MAX = 4096
 """Bytes of a target (PATH_MAX)."""
 SHORT_LINK_MAX = 60
+ENTRIES_MAX = 2 << 20
+"""Names of one directory."""
+MAP_BLOCKS_MAX = 1 << 23
+"""Blocks of maps that are read altogether: those of a file may name one another in a circle."""
 _READ_MAX = 1 << 20
 
 
@@ -38,6 +42,7 @@ class Ext4FileSystem:
         :raises UnsupportedError: when it has features that are not known here.
         """
         self._disk = disk
+        self._map_blocks = 0
         self.start = start
         self.superblock = Superblock.parse(disk.read(start + SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE))
 
@@ -60,7 +65,7 @@ class Ext4FileSystem:
 
     def pieces(self, inode: Inode) -> list[Piece]:
         """Return where the content of a file or directory is."""
-        return content_map.pieces(inode, self.superblock, self._block)
+        return content_map.pieces(inode, self.superblock, self._map_block)
 
     def content(self, inode: Inode) -> Iterator[tuple[int, bytes]]:
         """Yield the written parts of a file, each with its offset; what is between is zeros."""
@@ -116,6 +121,8 @@ class Ext4FileSystem:
         for piece in self.pieces(directory):
             for block in range(piece.physical, piece.physical + piece.count):
                 found += _names(self._read(block * size, size), directory.number)
+                if len(found) > ENTRIES_MAX:
+                    raise damaged(f"directory {directory.number} has too many names")
         if len({name for name, _ in found}) != len(found):
             raise damaged(f"directory {directory.number} has a name twice")
         return found
@@ -144,6 +151,12 @@ class Ext4FileSystem:
                     hint="name the directory that it leads to",
                 )
         return inode
+
+    def _map_block(self, number: int) -> bytes:
+        self._map_blocks += 1
+        if self._map_blocks > MAP_BLOCKS_MAX:
+            raise damaged(f"more than {MAP_BLOCKS_MAX} blocks say where content is")
+        return self._block(number)
 
     def _block(self, number: int) -> bytes:
         if not 0 < number < self.superblock.block_count:

@@ -88,7 +88,7 @@ def test_names_with_commands_of_debugfs_are_names(tmp_path: pathlib.Path) -> Non
 
 
 def test_content_of_links_is_not_followed(tmp_path: pathlib.Path) -> None:
-    """What is at the host's end of a link stays there, and is not in the output."""
+    """Files of the host that links of an image name are not in the output."""
     secret = tmp_path / "secret"
     secret.write_text("of the host")
     root = make_root(tmp_path)
