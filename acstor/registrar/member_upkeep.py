@@ -1,8 +1,10 @@
 """Upkeep of an origin of several members by the registrar that leads, on a thread of its own."""
 
 import logging
+import math
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 from acstor import exception
 from acstor.origin import base
@@ -13,13 +15,18 @@ from acstor.registrar.metrics import RegistrarMetrics
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE, check_object
 from acstor.repository.copying.roots import named
+from acstor.repository.gc.condemnation import Tombstones, logs_of_name
+from acstor.repository.gc.log_coverage import LogCoverage
 from acstor.repository.upgrade import note_format
+from acstor.repository.volumes.log_places import RecordedLogs
 from acstor.service import ReconcileLoop
 
 LOG = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 60.0
 """Time between two passes where nothing is left to be copied: T_s of flexStore."""
+CONDEMNED_SECONDS = 60.0
+"""Time after which tombstones of logs are looked at again."""
 MIB = 1 << 20
 
 
@@ -42,6 +49,7 @@ class MemberUpkeep:
             leader,
             is_wanted=NotCondemned(origin),
             needed=manifests_of,
+            logs=RecordedLogs(origin, lambda: origin.view.home),
         )
         self._origin = origin
         self._is_format_noted = False
@@ -95,23 +103,39 @@ def upkeep_of(
 class NotCondemned:
     """Says of a key whether nobody deletes its object: copied meanwhile, its name came back.
 
-    :param refs: with the tombstones.
+    :param refs: with the tombstones. Those of logs name whole ranges, so that all are looked at,
+        now and then: a log object that is copied all the same is condemned again.
+    :param clock: monotonic seconds.
     """
 
-    def __init__(self, refs: base.RefStore) -> None:
+    def __init__(self, refs: base.RefStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._refs = refs
+        self._clock = clock
+        self._logs = LogCoverage()
+        self._look_at = -math.inf
 
     def __call__(self, key: str) -> bool:
         """Return whether it may be copied.
 
         :raises UnavailableError: when that cannot be told.
         """
+        log = layout.parse_log_key(key)
+        if log is not None:
+            return not self._condemned_logs().covers(*log)
         name = layout.name_of(key)
         if name is None:
             return True
         if key.startswith(layout.MOVED_PREFIX):
             name = layout.moved_name(name)
         return self._refs.get_ref(layout.condemned_ref(name)) is None
+
+    def _condemned_logs(self) -> LogCoverage:
+        if self._clock() >= self._look_at:
+            names = Tombstones(self._refs).names()
+            coverage = LogCoverage()
+            coverage.add(one for name in names if (one := logs_of_name(name)) is not None)
+            self._logs, self._look_at = coverage, self._clock() + CONDEMNED_SECONDS
+        return self._logs
 
 
 def manifests_of(name: str, content: bytes) -> Iterator[str]:

@@ -14,7 +14,7 @@ from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.members import MemberAddress, addresses_of
 from acstor.origin.replicated.objects import Check, ReplicatedObjects, accept
 from acstor.origin.replicated.refs import HomeRefs
-from acstor.origin.replicated.set_placement import SetPlacement
+from acstor.origin.replicated.set_placement import LOG_FOLDER, SetPlacement
 from acstor.origin.replicated.sync.change_log import ChangeLogWriter
 from acstor.origin.replicated.sync.log_keeper import LogKeeper
 from acstor.origin.replicated.view import MembersView
@@ -22,7 +22,7 @@ from acstor.origin.replicated.view import MembersView
 MEMBER_SECONDS = 15.0
 """Longest time of a call of a member, without what a large object takes on top."""
 DISK = "images"
-"""Name of the disk under which change logs keep what is in all members."""
+"""Name of the disk under which change logs keep what is of no volume."""
 
 OpenStore = Callable[[str], base.Origin]
 
@@ -108,7 +108,7 @@ class ReplicatedOrigin(OriginPair):
         ]
         self.members = UsedMembers(members, self.view)
         self.placement = SetPlacement(self.view)
-        self.log = ChangeLogWriter(self.members, lambda key: DISK, clock=clock)
+        self.log = ChangeLogWriter(self.members, disk_of, clock=clock)
         self._keeper = LogKeeper(self.log)
         self.replicated = ReplicatedObjects(
             self.members, self.placement, check=check, noted=self._keeper.note
@@ -137,6 +137,11 @@ class ReplicatedOrigin(OriginPair):
         finally:
             self.members.close()
             self._home_store.close()
+
+
+def disk_of(key: str) -> str:
+    """Return the disk under which change logs keep an object: the id of a volume, of its logs."""
+    return key.split("/")[1] if key.startswith(LOG_FOLDER) else DISK
 
 
 def open_member(url: str) -> base.Origin:

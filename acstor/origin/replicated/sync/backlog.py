@@ -28,10 +28,16 @@ class Backlog:
         self._deferred: set[tuple[Pair, str]] = set()
 
     def add(self, source: str, disk: str, change: Change) -> None:
-        """Note that a member has an object, and owes it to the others that shall have it."""
-        members = self._placement.place(change.key).members
+        """Note that a member has an object, and owes it to the others that shall have it.
+
+        What one member decides is owed by that one alone: nothing is ever copied to where it is
+        decided, as the slot of a log may be free there, and occupied by its owner next.
+        """
+        placed = self._placement.place(change.key)
+        if placed.is_decided and source != placed.members[0]:
+            return
         with self._lock:
-            for target in members:
+            for target in placed.members:
                 pair = Pair(source, target)
                 former = self._disks.get((pair, change.key))
                 if target == source or (former is not None and disk == COMPARED_DISK):
@@ -85,8 +91,11 @@ class Backlog:
         with self._lock:
             return (pair, key) in self._disks
 
-    def owed_to(self, target: str) -> int:
-        """Return the number of objects that are owed to a member, without what was deferred."""
+    def owed_to(self, target: str, folders: tuple[str, ...] = ("",)) -> int:
+        """Return the number of objects that are owed to a member, without what was deferred.
+
+        :param folders: of which objects count.
+        """
         with self._lock:
             return sum(
                 (pair, key) not in self._deferred
@@ -94,6 +103,7 @@ class Backlog:
                 if pair.target == target
                 for objects in disks.values()
                 for key in objects
+                if key.startswith(folders)
             )
 
     def deferred_of(self, target: str) -> Sequence[str]:

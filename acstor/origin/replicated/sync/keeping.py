@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.logs.log_placement import LogPlacement, LogPlaces
 from acstor.origin.replicated.member_calls.refs import MemberRefs
 from acstor.origin.replicated.member_records import MEMBER_REF
 from acstor.origin.replicated.members_status import (
@@ -22,8 +23,9 @@ from acstor.origin.replicated.members_status import (
     write_status,
 )
 from acstor.origin.replicated.membership import Membership
+from acstor.origin.replicated.placement import Placement
 from acstor.origin.replicated.refs import RefCopier, RefLag
-from acstor.origin.replicated.set_placement import COPIED_FOLDERS
+from acstor.origin.replicated.set_placement import COPIED_FOLDERS, LOG_FOLDER
 from acstor.origin.replicated.states import MemberEvent, MemberState
 from acstor.origin.replicated.sync.budget import Bandwidth, SyncBudget
 from acstor.origin.replicated.sync.member_copy import Check, MemberCopy
@@ -53,6 +55,7 @@ class MemberKeeping:
     :param leader: name of this process, for operators.
     :param is_wanted: see :class:`.MemberCopy`.
     :param needed: keys of objects without which a ref of a name and a content is of no use.
+    :param logs: says where logs of volumes were written; None: they are not copied.
     :param clock: monotonic seconds.
     :param now: seconds since the epoch.
     """
@@ -66,6 +69,7 @@ class MemberKeeping:
         *,
         is_wanted: Callable[[str], bool] = lambda key: True,
         needed: Callable[[str, bytes], Iterable[str]] = lambda name, content: (),
+        logs: LogPlaces | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -73,6 +77,8 @@ class MemberKeeping:
         self._check = check
         self._is_wanted = is_wanted
         self._needed = needed
+        self._logs = logs
+        self._folders = COPIED_FOLDERS if logs is None else (*COPIED_FOLDERS, LOG_FOLDER)
         self._former: Mapping[str, MemberStatus] = {}
         self._bandwidth = Bandwidth(rate, rate, rate)
         self._leader = leader
@@ -127,7 +133,10 @@ class MemberKeeping:
         self._home = origin.refs
         budgets = {name: SyncBudget(self._bandwidth, self._clock) for name in names}
         copy = MemberCopy(origin.replicated, budgets, self._check, is_wanted=self._is_wanted)
-        self._sync = Synchronisation(origin.members, origin.placement, budgets, copy)
+        placement: Placement = origin.placement
+        if self._logs is not None:
+            placement = LogPlacement(placement, self._logs)
+        self._sync = Synchronisation(origin.members, placement, budgets, copy)
         others = {name: refs for name, refs in self._refs.items() if name != origin.view.home}
         self._copier = RefCopier(self._home, others, self._clock, self._is_ready)
         self._compare_at = self._looked_at = self._clock()
@@ -187,6 +196,9 @@ class MemberKeeping:
 
     def _find_what_is_owed(self) -> None:
         try:
+            if self._logs is not None:
+                # First: the epoch of what a change log names is in a record that is older.
+                self._logs.refresh()
             self._sync.look()
         except exception.AcstorError as error:
             LOG.warning("change logs of members: %s", exception.one_line(error))
@@ -194,7 +206,7 @@ class MemberKeeping:
         if not is_due:
             return
         try:
-            self._sync.compare(COPIED_FOLDERS, left_out=self._away)
+            self._sync.compare(self._folders, left_out=self._away)
         except exception.AcstorError as error:
             LOG.warning("what members owe is not known: %s", exception.one_line(error))
             return
@@ -218,7 +230,8 @@ class MemberKeeping:
         for name in self._states:
             if self._origin.view.state(name) is not MemberState.JOINING or name in self._away:
                 continue
-            if self._compared_at is None or self._sync.backlog.owed_to(name):
+            # Of logs there is always something left, and nobody waits for it here.
+            if self._compared_at is None or self._sync.backlog.owed_to(name, COPIED_FOLDERS):
                 continue
             try:
                 self._membership.change(name, MemberEvent.FILLED)

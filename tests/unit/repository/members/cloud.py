@@ -19,9 +19,12 @@ from acstor.origin.replicated.driver import ReplicatedOrigin
 from acstor.origin.replicated.members import MemberAddress
 from acstor.origin.replicated.membership import Membership
 from acstor.origin.replicated.states import MemberEvent
+from acstor.origin.replicated.sync.keeping import MemberKeeping
+from acstor.registrar.member_upkeep import NotCondemned, check_readable, manifests_of
 from acstor.repository import layout
 from acstor.repository.repository import Repository
 from acstor.repository.volumes.epoch_log import ClosedLogs
+from acstor.repository.volumes.log_places import RecordedLogs
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.record import VolumeRecord
 from acstor.repository.volumes.store import NewVolume, VolumeStore
@@ -255,6 +258,21 @@ class Cloud:
         opened = ReplicatedOrigin(addresses, lambda url: self.stores[url], clock=self.clock)
         self._opened.append(opened)
         return opened
+
+    def keeping(self, *names: str) -> MemberKeeping:
+        """Return the passes of a process that leads."""
+        origin = self.open(*names)
+        return MemberKeeping(
+            origin,
+            check_readable,
+            1 << 40,
+            "r",
+            is_wanted=NotCondemned(origin, self.clock),
+            needed=manifests_of,
+            logs=RecordedLogs(origin, lambda: origin.view.home),
+            clock=self.clock,
+            now=lambda: 1_000_000.0,
+        )
 
     def records(self, origin: base.Origin) -> VolumeStore:
         return VolumeStore(Repository.open(origin), wait=lambda seconds: None)

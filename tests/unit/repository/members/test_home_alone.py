@@ -1,4 +1,4 @@
-"""Who has opened the home alone, or cannot ask a member: refused, never a short log."""
+"""Refusals by who has opened the home alone, or cannot ask a member: no log is taken for short."""
 
 import contextlib
 from collections.abc import Iterator

@@ -22,6 +22,8 @@ from acstor.origin.replicated.sync.member_copy import MemberCopy
 from acstor.origin.replicated.sync.pairs import Pair
 from acstor.repository import layout
 from acstor.repository.copying.object_check import check_object
+from acstor.repository.gc.garbage import Collector
+from acstor.repository.repository import Repository
 from acstor.repository.volumes.edits import RecordEdits
 from acstor.repository.volumes.epoch_log import EpochLog
 from acstor.repository.volumes.record import VolumeRecord
@@ -102,6 +104,21 @@ class Orders:
                         with contextlib.suppress(exception.UnavailableError):
                             copies.copy(Pair(source, target), key)
 
+    def lead(self, origin: base.Origin) -> None:
+        """Make passes of the process that leads."""
+        keeping = self.cloud.keeping()
+        for _ in range(5):
+            origin.get_ref("a-step")
+            with contextlib.suppress(exception.AcstorError):
+                keeping.run()
+
+    def collect(self, origin: base.Origin) -> None:
+        """Collect what nothing needs, at once."""
+        for _ in range(3):
+            with contextlib.suppress(exception.UnavailableError):
+                repository = Repository.open(origin)
+                Collector(repository, "g", 0.0, clock=self.cloud.clock).collect()
+
     def network(self, origin: base.Origin) -> None:
         """Take members away and back, and deliver late calls."""
         for _ in range(12):
@@ -125,9 +142,11 @@ def run_once(seed: int, wanted: Sequence[str] = ()) -> None:
             "to c": orders.move("c"),
             "back": orders.move(None),
             "copies": orders.copy,
+            "leader": orders.lead,
+            "collector": orders.collect,
             "network": orders.network,
         }
-        names = list(wanted) or ["x", *choice.sample(sorted(actions.keys() - {"x"}), 4)]
+        names = list(wanted) or ["x", *choice.sample(sorted(actions.keys() - {"x"}), 5)]
         for store in cloud.stores.values():
             store.choice, store.bad_share = choice, choice.choice((0.0, 0.1, 0.25))
         kills = {name: choice.randint(1, 60) for name in names if choice.random() < 0.25}

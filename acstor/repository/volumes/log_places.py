@@ -1,0 +1,79 @@
+"""Members of the origin that logs were written in, by the records of volumes, snapshots, versions.
+
+An epoch has one member for ever (RFD 38, Invariant M): a log that is known is known for good.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from acstor.origin.base import Ref, RefStore
+from acstor.repository import layout
+from acstor.repository.copying.object_check import UNREADABLE
+from acstor.repository.copying.roots import named
+from acstor.repository.volumes.record import VolumeRecord
+
+_PREFIXES = (layout.VOLUME_PREFIX, layout.SNAPSHOT_PREFIX, layout.VERSION_PREFIX)
+
+
+class _Known(NamedTuple):
+    """A ref, and the logs that it names."""
+
+    ref: Ref
+    logs: tuple[tuple[str, str | None], ...]
+    """Folder and member of each; None: the home."""
+
+
+class RecordedLogs:
+    """Places of logs by all records; one that has not changed is not read again.
+
+    :param refs: of the repository.
+    :param home: returns the name of the home.
+    """
+
+    def __init__(self, refs: RefStore, home: Callable[[], str]) -> None:
+        self._refs = refs
+        self._home = home
+        self._known: dict[str, _Known] = {}
+        self._folders: dict[str, str | None] = {}
+
+    def refresh(self) -> None:
+        """Look at all records again.
+
+        :raises UnavailableError: when the home cannot be reached; what was known stays known.
+        """
+        known: dict[str, _Known] = {}
+        for prefix in _PREFIXES:
+            for name in list(self._refs.list_refs(prefix)):
+                before = self._known.get(name)
+                ref = self._refs.refresh_ref(name, before.ref if before else None)
+                if before is not None and ref is before.ref:
+                    known[name] = before
+                elif ref is not None:
+                    known[name] = _Known(ref, tuple(_logs_of(name, ref.content)))
+        folders: dict[str, str | None] = {}
+        for one in known.values():
+            for folder, member in one.logs:
+                # A program that knows no members may have left it out of what it has copied.
+                folders[folder] = member or folders.get(folder)
+        self._known, self._folders = known, folders
+
+    def member_of(self, folder: str) -> str | None:
+        """Return the member in which an epoch was written; None: no record names its log."""
+        if folder not in self._folders:
+            return None
+        return self._folders[folder] or self._home()
+
+
+def _logs_of(name: str, content: bytes) -> Iterator[tuple[str, str | None]]:
+    """Yield folders and members of the logs that a ref names; of one that is not readable, none."""
+    try:
+        _, ranges, _ = named(name, content)
+        yield from ((one.folder, one.member) for one in ranges)
+        if name.startswith(layout.VOLUME_PREFIX):
+            volume = name.removeprefix(layout.VOLUME_PREFIX)
+            record = VolumeRecord.parse(content, volume)
+            yield layout.log_folder(volume, record.epoch), record.member
+            if record.unsealed is not None:
+                yield layout.log_folder(volume, record.unsealed), record.unsealed_member
+    except UNREADABLE:
+        return
