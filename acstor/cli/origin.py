@@ -23,6 +23,8 @@ from acstor.origin.replicated.sole_objects import find_sole
 from acstor.origin.replicated.states import USED, MemberEvent
 from acstor.repository.repository import Repository
 from acstor.repository.upgrade import note_format
+from acstor.repository.volumes.member_use import find_use, is_used_by
+from acstor.repository.volumes.store import VolumeStore
 
 COLUMNS = (
     "Name", "State", "Home", "Kind", "Reachable", "Lacks", "Alone Has", "Refs Behind",
@@ -200,11 +202,23 @@ class JoinMember(MemberCommand):
 
 
 class DrainMember(MemberCommand):
-    """Have a member get nothing new; what it alone has is copied to the others."""
+    """Have a member get nothing new; what it alone has is copied to the others.
+
+    Volumes that write to it go on there until they are moved: 'acstor assignment move'.
+    """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Change its state."""
-        self._change(parsed_args.name, MemberEvent.DRAIN)
+        """Change its state, and say which volumes have to leave it."""
+        name = parsed_args.name
+        self._change(name, MemberEvent.DRAIN)
+        with _home(repository_access.configuration(self.app)) as (_, store):
+            records = VolumeStore(Repository.open(store))
+            volumes = [one.id for one in records.list() if is_used_by(one.record, name)]
+        if volumes:
+            self.app.stdout.write(
+                f"{len(volumes)} volumes write to it or are to, {volumes[0]} for one: "
+                "'acstor assignment move' has them go elsewhere when they are opened next\n"
+            )
 
 
 class KeepMember(MemberCommand):
@@ -218,8 +232,9 @@ class KeepMember(MemberCommand):
 class RemoveMember(MemberCommand):
     """Take a member away that is drained, failed or joining. Its name is never used again.
 
-    Refused while it alone has something of an image. Then take it out of [origin] members on all
-    hosts and restart their services; last, its store may be deleted.
+    Refused while it alone has something of an image or a volume, or volumes write to it. Then take
+    it out of [origin] members on all hosts and restart their services; last, its store may be
+    deleted.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -242,6 +257,18 @@ def _require_drained(addresses: tuple[MemberAddress, ...], name: str) -> None:
     opened = ReplicatedOrigin(addresses, lambda url: open_in_time(names[url], url))
     with contextlib.closing(opened) as origin:
         found = find_sole(origin, name)
+        use = find_use(origin, name)
+    if use.volumes:
+        raise exception.ConflictError(
+            f"{len(use.volumes)} volumes write to member {name}, seal a log in it or are to write "
+            f"to it, {use.volumes[0]} for one",
+            hint="move them ('acstor assignment move'), and open them again, or have them settled",
+        )
+    if use.sole_logs:
+        raise exception.ConflictError(
+            f"{use.sole_logs} objects of logs are in member {name} alone, {use.example} for one",
+            hint="wait until the registrar that leads has copied them: 'acstor assignment list'",
+        )
     if found.count:
         raise exception.ConflictError(
             f"{found.count} objects are in member {name} alone, {found.example} for one",
@@ -276,7 +303,7 @@ class FailMember(MemberCommand):
             lost, more = 0, "what it alone has is not known: no registrar has looked at it"
         else:
             lost = seen.sole_bytes
-            more = f"{lost} bytes of images are lost with it; {_certainty(status)}"
+            more = f"{lost} bytes of images and volumes are lost with it; {_certainty(status)}"
         if parsed_args.lost_bytes != lost:
             raise exception.ConflictError(
                 f"giving up member {name} was not confirmed: {more}",

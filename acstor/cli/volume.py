@@ -6,13 +6,13 @@ from typing import Any
 
 from cliff import columns, lister, show
 
-from acstor import exception, native
+from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Fields, Size
 from acstor.control.client import AdminClient
 from acstor.repository import layout
 from acstor.repository.volumes.durability import Region, format_regions
-from acstor.repository.volumes.epoch_log import EpochLog
+from acstor.repository.volumes.epoch_log import sealer_of
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.record_refs import Snapshot, Volume
 from acstor.repository.volumes.states import state_of
@@ -131,14 +131,7 @@ class SettleVolume(show.ShowOne):
         conf = repository_access.configuration(self.app)
         repository = repository_access.open_repository(conf)
 
-        def seal(volume: str, epoch: int, first: int, member: str | None) -> tuple[int | None, int]:
-            log = EpochLog(lambda: repository.origin, volume, epoch, member)
-            with native.map_errors(f"sealing epoch {epoch} of volume {volume}"):
-                end = native.seal_volume_log(volume, epoch, first, log)
-            assert end["seal"] is not None
-            return end["last"], end["seal"]
-
-        change = VolumeStore(repository).settle(parsed_args.volume, seal)
+        change = VolumeStore(repository).settle(parsed_args.volume, sealer_of(repository.origin))
         state = state_of(change.after)
         fields = {
             "id": parsed_args.volume,

@@ -9,12 +9,12 @@ been given out since: what hosts have, or store late, is of an epoch that no rec
 import dataclasses
 from collections.abc import Callable
 
-from acstor import exception, native
+from acstor import exception
 from acstor.origin.base import Origin
 from acstor.repository.copying.roots import open_end
 from acstor.repository.record_changes import check_sound
 from acstor.repository.volumes import log_range
-from acstor.repository.volumes.epoch_log import EpochLog
+from acstor.repository.volumes.epoch_log import sealer_of
 from acstor.repository.volumes.log_range import EPOCH_MAX, LogRange
 from acstor.repository.volumes.record import SEALS_MAX, VolumeRecord, random_nonce
 
@@ -31,16 +31,8 @@ SealerOf = Callable[[Origin], Seal]
 
 def native_sealer(origin: Origin) -> Seal:
     """Return what seals the logs of volumes as data planes do."""
-
-    def seal(volume: str, epoch: int, first: int) -> tuple[int | None, int]:
-        with native.map_errors(f"sealing epoch {epoch} of volume {volume}"):
-            log = EpochLog(lambda: origin, volume, epoch, None)
-            end = native.seal_volume_log(volume, epoch, first, log)
-        if end["seal"] is None:
-            raise exception.InternalError(f"epoch {epoch} of volume {volume} has no seal")
-        return end["last"], end["seal"]
-
-    return seal
+    seal = sealer_of(origin)
+    return lambda volume, epoch, first: seal(volume, epoch, first, None)
 
 
 def settled(volume_id: str, content: bytes, seal: Seal) -> bytes:

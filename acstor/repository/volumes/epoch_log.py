@@ -8,7 +8,7 @@ by their keys from any member, the one that they were written in first.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from acstor import exception
+from acstor import exception, native
 from acstor.origin.base import Buffer, ObjectStore
 from acstor.repository import layout
 from acstor.repository.volumes.log_range import LogRange
@@ -100,6 +100,22 @@ class EpochLog(ClosedLogs):
     def _require_own(self, folder: str) -> None:
         if folder != self._folder:
             raise exception.InternalError(f"{folder} is not the epoch {self._folder}")
+
+
+def sealer_of(
+    origin: ObjectStore,
+) -> Callable[[str, int, int, str | None], tuple[int | None, int]]:
+    """Return what seals epochs in their members, as data planes do; see :data:`.settling.Seal`."""
+
+    def seal(volume: str, epoch: int, first: int, member: str | None) -> tuple[int | None, int]:
+        log = EpochLog(lambda: origin, volume, epoch, member)
+        with native.map_errors(f"sealing epoch {epoch} of volume {volume}"):
+            end = native.seal_volume_log(volume, epoch, first, log)
+        if end["seal"] is None:
+            raise exception.InternalError(f"epoch {epoch} of volume {volume} has no seal")
+        return end["last"], end["seal"]
+
+    return seal
 
 
 def _folder_of(key: str) -> str:

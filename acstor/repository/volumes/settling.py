@@ -11,6 +11,7 @@ end would tell that an owner is lost (RFD 8), so this is done at an operator's w
 from collections.abc import Callable
 
 from acstor import exception
+from acstor.repository.volumes.durability import DurabilityClass
 from acstor.repository.volumes.ownership import Ownership
 from acstor.repository.volumes.record import VolumeRecord
 from acstor.repository.volumes.record_refs import Change
@@ -50,9 +51,39 @@ class Settling(Ownership):
             self._check_members(record)
             return record.taken_by(SETTLER)
 
-        change = self._change(volume_id, VolumeRecordEvent.TAKE_OVER, taken)
+        return self._sealed(
+            volume_id, self._change(volume_id, VolumeRecordEvent.TAKE_OVER, taken), seal
+        )
+
+    def move_unused(self, volume_id: str, seal: Seal) -> Change:
+        """Have a volume that nobody uses begin an epoch in the member that it is assigned to.
+
+        So that the member that it leaves can be taken away although nobody opens the volume. What
+        hosts still have of it locally is void: one with parts that never leave their host stays as
+        it is until it is opened, and so does one that is in use. Repeating it is safe.
+
+        :raises NotFoundError: when there is no such volume.
+        :raises FencedError: when a host was allowed and owns the volume by now.
+        :raises UnavailableError: when the member of its log cannot be asked.
+        """
+
+        def taken(record: VolumeRecord) -> VolumeRecord:
+            is_lasting = DurabilityClass.NONE not in record.durability.classes
+            is_unused = not record.hosts and record.owner in (None, SETTLER)
+            is_moving = record.epoch > 0 and record.member != record.assigned
+            if not (is_unused and is_lasting and (is_moving or record.owner == SETTLER)):
+                return record
+            self._check_members(record)
+            return record.taken_by(SETTLER)
+
+        return self._sealed(
+            volume_id, self._change(volume_id, VolumeRecordEvent.TAKE_OVER, taken), seal
+        )
+
+    def _sealed(self, volume_id: str, change: Change, seal: Seal) -> Change:
+        """Seal the log of a volume that was taken for that, and give the volume back."""
         record = change.after
-        if record.owner is None or record.unsealed is None:
+        if record.owner != SETTLER or record.unsealed is None:
             return change
         last, slot = seal(volume_id, record.unsealed, record.next, record.unsealed_member)
         last = record.next - 1 if last is None else last

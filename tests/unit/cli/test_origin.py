@@ -150,7 +150,7 @@ def test_giving_up_a_member_wants_the_loss_confirmed(deployment: Deployment) -> 
     deployment.lead()
     status, text = deployment("origin", "fail", "near")
     assert status != 0
-    assert "0 bytes of images are lost with it" in text
+    assert "0 bytes of images and volumes are lost with it" in text
     assert "--lost-bytes 0" in text
     assert deployment("origin", "fail", "near", "--lost-bytes", "7")[0] != 0
     assert "near is failed" in deployment.run("origin", "fail", "near", "--lost-bytes", "0")
