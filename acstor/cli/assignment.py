@@ -17,6 +17,7 @@ from acstor.origin.replicated.driver import ReplicatedOrigin
 from acstor.origin.replicated.states import MemberState
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import doorbells
+from acstor.repository.volumes.durability import DurabilityClass
 from acstor.repository.volumes.epoch_log import sealer_of
 from acstor.repository.volumes.recovery_points import RecoveryPoint, RecoveryPoints
 from acstor.repository.volumes.store import VolumeStore
@@ -64,9 +65,9 @@ def _columns(point: RecoveryPoint) -> tuple[Any, ...]:
 class MoveVolumes(command.Command):
     """Have volumes write to another member of the origin, from their next epoch on.
 
-    Of a volume that no host may attach that is at once; of others when it is opened next, by its
-    host or another one. Nothing is read or copied by this command: what was written before stays
-    where it is, and is copied to the other members.
+    Of a volume that no host may attach that is at once; of one that is in use its host begins it
+    within a minute, and requests wait for a moment; of others it is when they are opened next. What
+    was written before stays where it is, and is copied to the other members.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -90,12 +91,16 @@ class MoveVolumes(command.Command):
         if (record.member or home) == member and record.epoch:
             self.app.stdout.write(f"volume {volume} writes to {member}\n")
             return
+        when = "when it is opened next"
         if record.owner is not None:
+            when = f"within a minute, by its host {record.owner}"
+            if DurabilityClass.NONE in record.durability.classes:
+                when = "when it is opened next: parts of it never leave their host"
             try:
                 doorbells.ring(origin, record.owner)
             except exception.AcstorError as error:
                 sys.stderr.write(f"host {record.owner} is not told: {error.message}\n")
-        self.app.stdout.write(f"volume {volume} goes to {member} when it is opened next\n")
+        self.app.stdout.write(f"volume {volume} goes to {member} {when}\n")
 
 
 def _active(origin: ReplicatedOrigin, name: str) -> str:

@@ -16,6 +16,7 @@ from acstor.dataplane.volumes.handover.ahead import PushAhead
 from acstor.dataplane.volumes.handover.fetching import VolumeFetching
 from acstor.dataplane.volumes.handover.handover import VolumeHandover
 from acstor.dataplane.volumes.handover.heads import VolumeHeads
+from acstor.dataplane.volumes.handover.moving import VolumeMoves
 from acstor.dataplane.volumes.handover.watch import VolumeWatch
 from acstor.dataplane.volumes.lifecycle.acquisition import VolumeAcquisition
 from acstor.dataplane.volumes.lifecycle.checks import OwnershipChecks
@@ -239,6 +240,9 @@ class Volumes:
             ahead=self.ahead,
             releases=self.releases,
         )
+        self.moves = VolumeMoves(
+            table=self.table, access=self._access, handover=self.handover, standby=self.standby
+        )
         self.watching = VolumeWatch(
             table=self.table,
             files=self.files,
@@ -250,6 +254,7 @@ class Volumes:
             releases=self.releases,
             handover=self.handover,
             ahead=self.ahead,
+            moves=self.moves,
         )
         self.fetching = VolumeFetching(
             table=self.table,

@@ -102,7 +102,7 @@ def test_owner_is_told_and_goes_when_the_volume_is_opened_again(members: Members
     members.own(FIRST, 1)
     assert doorbells.heard(members.origin, "h1") is None
     text = members.run("assignment", "move", FIRST, SECOND, "near")
-    assert f"volume {FIRST} goes to near when it is opened next" in text
+    assert f"volume {FIRST} goes to near within a minute, by its host h1" in text
     assert f"volume {SECOND} goes to near when it is opened next" in text
     assert doorbells.heard(members.origin, "h1") is not None
     row = members.assignments()[FIRST]

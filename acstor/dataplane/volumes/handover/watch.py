@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from acstor.dataplane.volumes.files import VolumeFiles
 from acstor.dataplane.volumes.handover.ahead import PushAhead
 from acstor.dataplane.volumes.handover.handover import VolumeHandover
+from acstor.dataplane.volumes.handover.moving import VolumeMoves
 from acstor.dataplane.volumes.lifecycle.checks import OwnershipChecks
 from acstor.dataplane.volumes.lifecycle.releases import VolumeReleases
 from acstor.dataplane.volumes.local_volume import LocalVolume
@@ -39,6 +40,7 @@ class VolumeWatch:
         releases: VolumeReleases,
         handover: VolumeHandover,
         ahead: PushAhead,
+        moves: VolumeMoves,
     ) -> None:
         self._table = table
         self._files = files
@@ -50,6 +52,7 @@ class VolumeWatch:
         self._releases = releases
         self._handover = handover
         self._ahead = ahead
+        self._moves = moves
 
     def watch(self, volume: str) -> bool:
         """Look at the record of a volume that is served: fence or hand it over, as it says.
@@ -69,6 +72,8 @@ class VolumeWatch:
             self._handover.hand_over(volume)
         elif local.released is not None:
             self._releases.take_back(local)
+        elif self._moves.is_due(local, record):
+            self._moves.move(volume, record)
         else:
             self._follow_record(local, kept, record)
         return record.is_standby_allowed
