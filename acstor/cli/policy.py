@@ -17,13 +17,13 @@ from acstor.cli.policy_view import (
     moves,
     parse_relative,
 )
+from acstor.cluster.decision_journal import read_records
 from acstor.cluster.ring.decision import MEAN_WEIGHT, Decision, read_decision
 from acstor.cluster.ring.published_ring import read_ring
 from acstor.native import DataPlaneError
 from acstor.origin import ref_replacement
 from acstor.origin.base import RefStore
 from acstor.policy import neighbourhood_plan
-from acstor.policy.decision_log import read_records
 from acstor.policy.pins import PINS_REF, Pins, read_pins
 from acstor.policy.replay import replay
 

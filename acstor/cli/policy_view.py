@@ -10,10 +10,10 @@ from cliff import columns
 
 from acstor import exception
 from acstor.cli.columns import Fields, Rate, Share
+from acstor.cluster.decision_journal import read_records
 from acstor.cluster.ring.building import EQUAL_WEIGHT, next_ring, weighted
 from acstor.cluster.ring.decision import MEAN_WEIGHT, WEIGHT_MAX, Decision
 from acstor.native import Ring, RingHost
-from acstor.policy.decision_log import read_records
 from acstor.policy.evaluation_result import Explanation
 from acstor.policy.feeds.ceilometer import traffic_file
 

@@ -17,6 +17,7 @@ from typing import Protocol
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.cluster.decision_journal import DecisionLog
 from acstor.cluster.leader_lock import Leadership
 from acstor.cluster.leader_states import LeaderState
 from acstor.cluster.leader_term import LeaderTerm
@@ -27,7 +28,7 @@ from acstor.native import RingHost
 from acstor.origin.base import Origin
 from acstor.policy import assembly, similarity
 from acstor.policy.collection import Collection
-from acstor.policy.decision_log import DecisionLog, Inputs, decision_record
+from acstor.policy.decision_log import Inputs, decision_record
 from acstor.policy.evaluation_result import EvaluationResult
 from acstor.policy.load_history import without_change
 from acstor.policy.load_samples import LoadSamples

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from acstor.cluster.decision_journal import read_records
 from acstor.cluster.ring.published_ring import RingReference
 from acstor.exception import AcstorError
 from acstor.origin.opening import open_origin
-from acstor.policy.decision_log import read_records
 from bench.acstor import approaches, extra_traffic, guests
 from bench.acstor.approaches import ControlledAcstor, Counters, StormApproach
 from bench.acstor.extra_traffic import Plan

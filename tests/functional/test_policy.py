@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from acstor.cluster.decision_journal import read_records
 from acstor.cluster.ring.decision import Decision, read_decision
 from acstor.cluster.ring.published_ring import RingReference
 from acstor.cmd.daemon import EXIT_CONFIGURATION
 from acstor.conf import loading
 from acstor.native import RingHost, build_ring
 from acstor.origin.posix import PosixOrigin
-from acstor.policy.decision_log import read_records
 from acstor.policy.replay import replay
 from acstor.repository.repository import Repository
 from acstor.rpc import transport

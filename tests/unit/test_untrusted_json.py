@@ -15,6 +15,7 @@ import pytest
 from acstor import exception, untrusted_json
 from acstor.agent.reconcilers.desired_host import DesiredState
 from acstor.agent.reconcilers.working_sets import Reported
+from acstor.cluster import decision_journal
 from acstor.cluster.ring.decision import Decision
 from acstor.cluster.ring.publisher_term import PublisherTerm
 from acstor.control import protocol
@@ -24,7 +25,6 @@ from acstor.dataplane.volumes.logs.aside import LogsAside
 from acstor.dataplane.volumes.persisted_volume import PersistedStandby, PersistedVolume
 from acstor.drivers.nova.image_links.known_links import KnownLinks
 from acstor.origin.base import Ref
-from acstor.policy import decision_log
 from acstor.policy.feeds.ceilometer import traffic_file
 from acstor.policy.pins import Pins
 from acstor.preload import admitted_preload
@@ -107,7 +107,7 @@ class Directory:
     def read_journal(self, content: bytes) -> object:
         path = self.path / "journal"
         path.write_bytes(content.replace(b"\n", b" ") + b"\n")
-        return list(decision_log.read_records(str(path)))
+        return list(decision_journal.read_records(str(path)))
 
 
 class GlanceAnswer(contextlib.nullcontext[Any]):

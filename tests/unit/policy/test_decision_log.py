@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from acstor import exception
-from acstor.policy import decision_log as module
+from acstor.cluster import decision_journal as module
+from acstor.cluster.decision_journal import DecisionLog, read_records
 from acstor.policy.collection import Collection, HostLoad
-from acstor.policy.decision_log import DecisionLog, Inputs, decision_record, read_records
+from acstor.policy.decision_log import Inputs, decision_record
 from acstor.policy.decision_maker import DecisionMaker
 from acstor.policy.pins import Pins
 from acstor.policy.replay import replay

@@ -9,6 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from acstor import exception
+from acstor.cluster.decision_journal import read_records
 from acstor.cluster.leader_states import LeaderState
 from acstor.cluster.ring.decision import DECISION_REF, Decision, read_decision
 from acstor.cluster.ring.published_ring import RingReference
@@ -18,7 +19,6 @@ from acstor.origin.base import Origin
 from acstor.origin.faulty import Effect, Fault, FaultyOrigin, Operation
 from acstor.origin.memory import MemoryOrigin
 from acstor.origin.posix import PosixOrigin
-from acstor.policy.decision_log import read_records
 from acstor.policy.load_samples import DIRECT, LoadSamples, Sample
 from acstor.policy.metrics import PolicyMetrics
 from acstor.policy.pins import PINS_REF, Pins
