@@ -8,6 +8,7 @@ from acstor import exception
 from acstor.origin import base
 from acstor.origin.pair import ForwardingOrigin
 from acstor.origin.replicated.membership import require_member
+from acstor.origin.replicated.power.states import UNTOUCHED
 from acstor.origin.replicated.view import MembersView
 
 CHECK_SECONDS = 10.0
@@ -63,6 +64,11 @@ class CheckedStore(ForwardingOrigin):
         try:
             if self._name == self._view.home:
                 self._view.refresh()
+            if self._view.power_state(self._name) in UNTOUCHED:
+                raise exception.UnavailableError(
+                    f"member {self._name} sleeps",
+                    hint=f"wake it: 'acstor origin wake {self._name}'",
+                )
             store = self._store or self._opened()
             if self._clock() >= self._check_at:
                 require_member(self._view.record, self._name, store, is_fresh=False)

@@ -111,7 +111,11 @@ class ReplicatedOrigin(OriginPair):
         self.log = ChangeLogWriter(self.members, disk_of, clock=clock)
         self._keeper = LogKeeper(self.log)
         self.replicated = ReplicatedObjects(
-            self.members, self.placement, check=check, noted=self._keeper.note
+            self.members,
+            self.placement,
+            check=check,
+            noted=self._keeper.note,
+            power=self.view.power_state,
         )
         super().__init__(self.replicated, HomeRefs(self._home_store))
 

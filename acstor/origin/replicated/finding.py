@@ -12,9 +12,20 @@ from acstor.origin import base, keys
 from acstor.origin.replicated.breaker import BreakerState
 from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.placement import Placed, Placement
+from acstor.origin.replicated.power.states import ASKED, PowerState
 from acstor.origin.replicated.search import Absence, Search
 
 Answer = TypeVar("Answer")
+
+
+PowerOf = Callable[[str], PowerState]
+"""Returns the power state of a member."""
+
+
+def always_on(name: str) -> PowerState:
+    """Return the power state of a member that never sleeps."""
+    del name
+    return PowerState.ACTIVE
 
 
 class Fault(enum.StrEnum):
@@ -47,6 +58,7 @@ class Finder:
 
     :param members: by name, in the order of the configuration; may change at any time.
     :param placement: says which members should have an object.
+    :param power: one that sleeps is not asked, and what it has is not known.
     :param counted: whose counters it goes on with; None: they begin here.
     """
 
@@ -54,10 +66,12 @@ class Finder:
         self,
         members: Mapping[str, Member],
         placement: Placement,
+        power: PowerOf = always_on,
         counted: "Finder | None" = None,
     ) -> None:
         self._members = members
         self._placement = placement
+        self._power = power
         self._lock: threading.Lock = threading.Lock() if counted is None else counted._lock
         self.faults: Counter[tuple[str, Fault]] = counted.faults if counted else Counter()
         self.absences: Counter[Absence] = counted.absences if counted else Counter()
@@ -71,7 +85,7 @@ class Finder:
         """
         placed = self._placement.place(key)
         search = Search(key, placed)
-        for member in self._candidates(placed):
+        for member in self._candidates(placed, search):
             try:
                 answer = member.call(action)
             except exception.AcstorError as error:
@@ -115,7 +129,8 @@ class Finder:
 
     def _range_search(self, one: base.ReadRange) -> _RangeSearch:
         placed = self._placement.place(one.key)
-        made = _RangeSearch(one, Search(one.key, placed), self._candidates(placed))
+        search = Search(one.key, placed)
+        made = _RangeSearch(one, search, self._candidates(placed, search))
         try:
             keys.validate_key(one.key)
         except exception.InvalidError as error:
@@ -165,17 +180,23 @@ class Finder:
             self.count(member.name, Fault.UNREACHABLE)
         return True
 
-    def _candidates(self, placed: Placed) -> Sequence[Member]:
-        """Return the members in the order in which they are asked."""
-        found = list(self._members.values())
-        if placed.is_decided:
-            found = [self._members[name] for name in placed.members]
+    def _candidates(self, placed: Placed, search: Search) -> Sequence[Member]:
+        """Return the members in the order in which they are asked; note those that sleep."""
+        names = placed.members if placed.is_decided else tuple(self._members)
+        found = []
+        for name in names:
+            if self._power(name) in ASKED:
+                found.append(self._members[name])
+            else:
+                search.failed(name, exception.UnavailableError(f"member {name} sleeps"))
         for member in found:
             member.try_again()
 
-        def rank(member: Member) -> tuple[bool, bool, float]:
+        def rank(member: Member) -> tuple[bool, bool, bool, float]:
             is_open = member.breaker.state is not BreakerState.CLOSED
-            return (is_open, member.name not in placed.members, member.estimate_seconds)
+            is_leaving = self._power(member.name) is not PowerState.ACTIVE
+            is_strange = member.name not in placed.members
+            return (is_open, is_leaving, is_strange, member.estimate_seconds)
 
         return sorted(found, key=rank)
 

@@ -11,6 +11,7 @@ from typing import Any
 from acstor import exception, untrusted_json
 from acstor.origin.base import RefStore
 from acstor.origin.replicated.members import check_name
+from acstor.origin.replicated.power.states import PowerState
 
 STATUS_REF = "members-status"
 """Name of the ref."""
@@ -20,6 +21,8 @@ STATUS_SIZE_MAX = 64 << 10
 """Longest content, bytes."""
 SECONDS_MAX = 1e12
 """Latest time, seconds since the epoch."""
+BUDGET_MAX = 1e9
+"""Largest budget of power, watts."""
 ERROR_LENGTH_MAX = 500
 """Longest error of a member, characters."""
 
@@ -38,6 +41,27 @@ class MemberStatus:
     refs_age_seconds: float | None
     """Age of the last pass that copied all refs to it; None: there was none, or it is the home."""
     error: str = ""
+    power: PowerState = PowerState.ACTIVE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PowerStatus:
+    """Budget of power as the leading process knows it."""
+
+    policy: str
+    """Name of the plug-in that decides who sleeps."""
+    source: str
+    """Place that the budget comes from, without credentials; empty: there is none."""
+    unit: str
+    """``watts``, or ``members``."""
+    budget: float | None
+    """None: unknown, so that all members are to be on."""
+    age_seconds: float | None
+    """Time since the budget was read; None: it never was."""
+    error: str
+    """Reason for which it could not be read last time; empty: it could."""
+    reason: str
+    """Explanation of the last decision, for people."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,10 +76,17 @@ class MembersStatus:
     """Time of the last comparison of all listings, likewise; None: not since that process leads.
     What was stored since, by processes that were killed, is in no figure."""
     members: Mapping[str, MemberStatus]
+    power: PowerStatus | None = None
+    """None: members never sleep."""
 
     def encode(self) -> bytes:
-        """Return the ref's content, JSON."""
+        """Return the ref's content, JSON; nothing of power where all are on."""
         fields = {"version": STATUS_VERSION, **dataclasses.asdict(self)}
+        for one in fields["members"].values():
+            if one["power"] is PowerState.ACTIVE:
+                del one["power"]
+        if self.power is None:
+            del fields["power"]
         return json.dumps(fields, sort_keys=True).encode() + b"\n"
 
     @classmethod
@@ -76,6 +107,7 @@ class MembersStatus:
                     _text(fields["leader"]),
                     None if fields["compared_at"] is None else _seconds(fields["compared_at"]),
                     {check_name(name): _status(one) for name, one in fields["members"].items()},
+                    _power(fields.get("power")),
                 )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise exception.CorruptError(
@@ -114,6 +146,22 @@ def _status(fields: Any) -> MemberStatus:
         untrusted_json.whole(fields["refs_behind"], "refs_behind"),
         None if age is None else _seconds(age),
         _text(fields["error"]),
+        PowerState(fields.get("power", PowerState.ACTIVE)),
+    )
+
+
+def _power(fields: Any) -> PowerStatus | None:
+    if fields is None:
+        return None
+    budget, age = fields["budget"], fields["age_seconds"]
+    return PowerStatus(
+        _text(fields["policy"]),
+        _text(fields["source"]),
+        _text(fields["unit"]),
+        None if budget is None else untrusted_json.number(budget, "budget", 0.0, BUDGET_MAX),
+        None if age is None else _seconds(age),
+        _text(fields["error"]),
+        _text(fields["reason"]),
     )
 
 

@@ -20,6 +20,10 @@ from acstor.origin.replicated.member_records import (
 from acstor.origin.replicated.states import USED, MemberEvent, MemberState, state_after
 
 
+class NoMemberError(exception.FencedError):
+    """A store carries no mark: it is not mounted, or was never a member."""
+
+
 class Membership:
     """The members of one origin.
 
@@ -184,7 +188,7 @@ def require_member(
     entry = record.members.get(name)
     mark, _ = read_mark(refs)
     if entry is None or mark is None:
-        raise exception.FencedError(
+        raise NoMemberError(
             f"store {name} is no member of this origin",
             hint="check its URL and that its file system is mounted, or have it join",
         )

@@ -11,11 +11,13 @@ from typing import TypeVar
 
 from acstor import exception
 from acstor.origin import base, keys
-from acstor.origin.replicated.finding import Fault, Finder
+from acstor.origin.replicated.finding import Fault, Finder, PowerOf, always_on
 from acstor.origin.replicated.logs.member_store import MemberStore, Noted
 from acstor.origin.replicated.logs.near_placement import NearPlacement
 from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.placement import Placed, Placement
+from acstor.origin.replicated.power import owed_deletions
+from acstor.origin.replicated.power.states import ASKED
 from acstor.origin.replicated.search import Absence
 
 Answer = TypeVar("Answer")
@@ -38,6 +40,7 @@ class ReplicatedObjects(base.ObjectStore):
     :param placement: says where each key belongs.
     :param check: compares whole objects that :meth:`get` returns with their names.
     :param noted: is told of what is stored in one member and owed to others.
+    :param power: members that sleep are not asked; what is deleted meanwhile is owed to them.
     :param counted: has the counters, where others read the same objects; None: they are new.
     """
 
@@ -48,13 +51,15 @@ class ReplicatedObjects(base.ObjectStore):
         *,
         check: Check = accept,
         noted: Noted = lambda member, key, size: None,
+        power: PowerOf = always_on,
         counted: Finder | None = None,
     ) -> None:
+        self._power = power
         self.members = members
         self._placement = placement
         self._check = check
         self._noted = noted
-        self._finder = Finder(members, placement, counted)
+        self._finder = Finder(members, placement, power, counted)
 
     @property
     def faults(self) -> Counter[tuple[str, Fault]]:
@@ -141,9 +146,10 @@ class ReplicatedObjects(base.ObjectStore):
         return self.members[first].call(lambda origin: origin.is_protected(key))
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys that are in any member; each once.
+        """Yield the keys that are in any member that is awake; each once.
 
-        Of a folder of which one member has everything that one alone is asked.
+        Of a folder of which one member has everything that one alone is asked. A member sleeps only
+        once all that it has is elsewhere, so that what it alone has was deleted meanwhile.
 
         :raises UnavailableError: when one of them cannot be asked: what it has is not known.
         """
@@ -163,6 +169,8 @@ class ReplicatedObjects(base.ObjectStore):
     def delete(self, key: str) -> bool:
         """Delete an object from all members, from the one that decides last.
 
+        Members that sleep are told of it before they are in use again (:mod:`.owed_deletions`).
+
         :raises UnavailableError: when one of them cannot be asked; then it is still where it was
             decided, and the caller has to repeat the call.
         """
@@ -170,6 +178,8 @@ class ReplicatedObjects(base.ObjectStore):
         placed = self._placement.place(key)
         first = placed.members[0]
         others = [member for member in self._holders(placed) if member.name != first]
+        if not placed.is_sole:
+            self._owe_deletion(key)
         found = [member.call(lambda origin: origin.delete(key)) for member in others]
         return self.members[first].call(lambda origin: origin.delete(key)) or any(found)
 
@@ -271,6 +281,7 @@ class ReplicatedObjects(base.ObjectStore):
             NearPlacement(self._placement, name or self._home),
             check=self._check,
             noted=self._noted,
+            power=self._power,
             counted=self._finder,
         )
 
@@ -292,12 +303,21 @@ class ReplicatedObjects(base.ObjectStore):
         :param is_listing: True if each walks all objects that it has.
         """
         return [
-            member.walk(action) if is_listing else member.call(action)
-            for member in tuple(self.members.values())
+            member.walk(action) if is_listing else member.call(action) for member in self._awake()
         ]
 
+    def _awake(self) -> Sequence[Member]:
+        return [self.members[name] for name in tuple(self.members) if self._power(name) in ASKED]
+
+    def _owe_deletion(self, key: str) -> None:
+        """Note a deletion for each member that sleeps, before anything is deleted."""
+        for name in tuple(self.members):
+            if self._power(name) not in ASKED:
+                note = owed_deletions.note_key(name, key)
+                self._put(self._placement.place(note).members[0], note, key.encode())
+
     def _holders(self, placed: Placed) -> Sequence[Member]:
-        """Return the members that may have an object that is placed so."""
+        """Return the members awake that may have an object that is placed so."""
         if placed.is_sole:
             return [self.members[name] for name in placed.members]
-        return tuple(self.members.values())
+        return self._awake()

@@ -3,6 +3,7 @@
 import dataclasses
 
 from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.set_placement import CONTENT_FOLDERS
 from acstor.origin.replicated.states import MemberState
 
@@ -17,7 +18,7 @@ class SoleObjects:
 
 
 def find_sole(origin: ReplicatedOrigin, name: str) -> SoleObjects:
-    """Return what a member has of images that no member in use has, by their listings.
+    """Return what a member has of images that no other one in use and on has, by their listings.
 
     What the home decides is left out: what it lacks of that was deleted.
 
@@ -26,7 +27,9 @@ def find_sole(origin: ReplicatedOrigin, name: str) -> SoleObjects:
     others = [
         member
         for one, member in origin.members.items()
-        if one != name and origin.view.state(one) is MemberState.ACTIVE
+        if one != name
+        and origin.view.state(one) is MemberState.ACTIVE
+        and origin.view.power_state(one) is PowerState.ACTIVE
     ]
     sole: set[str] = set()
     for prefix in CONTENT_FOLDERS:

@@ -8,6 +8,8 @@ from acstor import exception
 from acstor.origin.base import Ref, RefStore
 from acstor.origin.replicated.member_records import MEMBERS_REF, MembersRecord
 from acstor.origin.replicated.membership import read_record
+from acstor.origin.replicated.power.record import ALL_AWAKE, POWER_REF, PowerRecord
+from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.states import USED, MemberState
 
 REFRESH_SECONDS = 10.0
@@ -33,6 +35,9 @@ class MembersView:
         self._lock = threading.Lock()
         self._ref: Ref | None = home.get_ref(MEMBERS_REF)
         self._record = read_record(name, home)
+        self._power_ref: Ref | None = None
+        self._power = ALL_AWAKE
+        self._read_power()
         self._due_at = clock() + REFRESH_SECONDS
 
     @property
@@ -49,6 +54,15 @@ class MembersView:
         """Return the state of a member; None: the home knows none of that name."""
         entry = self._record.members.get(name)
         return None if entry is None else entry.state
+
+    @property
+    def power(self) -> PowerRecord:
+        """Power of the members, as it is known; nothing is read."""
+        return self._power
+
+    def power_state(self, name: str) -> PowerState:
+        """Return the power state of a member; the home never sleeps."""
+        return PowerState.ACTIVE if name == self.home else self._power.state(name)
 
     def refresh(self, *, is_due: bool = False) -> None:
         """Read the record again.
@@ -81,3 +95,10 @@ class MembersView:
                     hint="restart the service once it is the right one",
                 )
             self._ref, self._record = ref, record
+        self._read_power()
+
+    def _read_power(self) -> None:
+        ref = self._refs.refresh_ref(POWER_REF, self._power_ref)
+        if ref is not self._power_ref:
+            self._power = ALL_AWAKE if ref is None else PowerRecord.parse(ref.content)
+            self._power_ref = ref

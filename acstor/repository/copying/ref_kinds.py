@@ -62,6 +62,7 @@ REF_KINDS = (
     RefKind("members", False, "members of that origin"),
     RefKind("ref-copies/", False, "refs of a home that the store was a member of"),
     RefKind("members-status", False, "what the process that led saw of them then"),
+    RefKind("member-power", False, "which of them slept then"),
     RefKind(COPY_REF, False, "of this copy, not of what is copied"),
 )
 """Every kind of ref that this release knows. The first that fits a name counts."""

@@ -19,11 +19,15 @@ from acstor.origin.replicated.members_status import (
     ERROR_LENGTH_MAX,
     MembersStatus,
     MemberStatus,
+    PowerStatus,
     read_status,
     write_status,
 )
 from acstor.origin.replicated.membership import Membership
 from acstor.origin.replicated.placement import Placement
+from acstor.origin.replicated.power.awake_placement import AwakePlacement
+from acstor.origin.replicated.power.owed_deletions import NotOwed
+from acstor.origin.replicated.power.states import FILLED, SYNCHRONISED
 from acstor.origin.replicated.refs import RefCopier, RefLag
 from acstor.origin.replicated.set_placement import COPIED_FOLDERS, LOG_FOLDER
 from acstor.origin.replicated.states import MemberEvent, MemberState
@@ -58,6 +62,7 @@ class MemberKeeping:
     :param logs: says where logs of volumes were written; None: they are not copied.
     :param clock: monotonic seconds.
     :param now: seconds since the epoch.
+    :param power_status: returns what is shown of the budget of power.
     """
 
     def __init__(
@@ -72,10 +77,12 @@ class MemberKeeping:
         logs: LogPlaces | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
+        power_status: Callable[[], PowerStatus | None] = lambda: None,
     ) -> None:
+        self.power_status = power_status
         self._origin = origin
         self._check = check
-        self._is_wanted = is_wanted
+        self._is_wanted = NotOwed(origin, is_wanted)
         self._needed = needed
         self._logs = logs
         self._folders = COPIED_FOLDERS if logs is None else (*COPIED_FOLDERS, LOG_FOLDER)
@@ -97,7 +104,7 @@ class MemberKeeping:
         :raises UnavailableError: when the home cannot be reached.
         """
         self._origin.view.refresh(is_due=True)
-        states = {name: self._origin.view.state(name) for name in self._origin.members}
+        states = {name: self._part(name) for name in self._origin.members}
         if states != self._states:
             self._begin(states)
         self._look_who_is_there()
@@ -124,19 +131,49 @@ class MemberKeeping:
         """True if the last pass copied something and left something: the next one is due."""
         return bool(self.report.bytes and self.report.left_bytes)
 
-    def _begin(self, states: Mapping[str, MemberState | None]) -> None:
+    def is_compared(self, name: str) -> bool:
+        """Return whether a member was compared with the others since it takes the part it has."""
+        return name in self._compared and self._states.get(name) == self._part(name)
+
+    def owes(self, name: str) -> bool:
+        """Return whether a member has something that others shall have."""
+        return any(self._sync.backlog.size_bytes(Pair(name, one)) for one in self._awake)
+
+    def lacks(self, name: str) -> bool:
+        """Return whether others have something that a member shall have, and can be copied."""
+        return bool(self._sync.backlog.owed_to(name))
+
+    def advance(self, name: str) -> None:
+        """Have the generation of a member grow; errors as of :meth:`.Membership.advance`."""
+        self._membership.advance(name)
+
+    @property
+    def away(self) -> Mapping[str, str]:
+        """Members that did not answer in the last pass, and why; of those that do not sleep."""
+        return self._away
+
+    def _part(self, name: str) -> tuple[MemberState | None, bool, bool]:
+        """Return the part of a member: its state, whether it is compared, and filled."""
+        power = self._origin.view.power_state(name)
+        return self._origin.view.state(name), power in SYNCHRONISED, power in FILLED
+
+    def _begin(self, states: Mapping[str, tuple[MemberState | None, bool, bool]]) -> None:
         """Begin anew with members of these states; what they owe is found by their listings."""
         origin = self._origin
-        self._states, names = states, tuple(states)
+        self._states = states
+        names = self._awake = tuple(name for name, (_, is_awake, _) in states.items() if is_awake)
+        self._compared: set[str] = set()
         self._refs = {name: MemberRefs(origin.members[name]) for name in names}
         self._membership = Membership(origin.view.home, self._refs)
         self._home = origin.refs
         budgets = {name: SyncBudget(self._bandwidth, self._clock) for name in names}
         copy = MemberCopy(origin.replicated, budgets, self._check, is_wanted=self._is_wanted)
+        members = {name: origin.members[name] for name in names}
         placement: Placement = origin.placement
         if self._logs is not None:
             placement = LogPlacement(placement, self._logs)
-        self._sync = Synchronisation(origin.members, placement, budgets, copy)
+        placement = AwakePlacement(placement, origin.view.power_state)
+        self._sync = Synchronisation(members, placement, budgets, copy)
         others = {name: refs for name, refs in self._refs.items() if name != origin.view.home}
         self._copier = RefCopier(self._home, others, self._clock, self._is_ready)
         self._compare_at = self._looked_at = self._clock()
@@ -185,7 +222,7 @@ class MemberKeeping:
         self._away = away
 
     def _grow(self) -> None:
-        for name in self._states:
+        for name in self._awake:
             if name in self._away:
                 continue
             try:
@@ -212,6 +249,7 @@ class MemberKeeping:
             return
         if self._waiting:
             self._soon = min(2 * self._soon, COMPARE_SECONDS)
+        self._compared |= set(self._awake) - self._away.keys()
         self._looked_at = self._clock()
         self._compare_at = self._looked_at + COMPARE_SECONDS
         if not self._away:
@@ -227,7 +265,7 @@ class MemberKeeping:
 
     def _finish_joining(self) -> None:
         """Have a member that has all that it shall have be in use."""
-        for name in self._states:
+        for name in self._awake:
             if self._origin.view.state(name) is not MemberState.JOINING or name in self._away:
                 continue
             # Of logs there is always something left, and nobody waits for it here.
@@ -252,16 +290,21 @@ class MemberKeeping:
         found = {}
         for name in self._states:
             lag = lags.get(name, RefLag(0, None))
-            error = self._away.get(name) or self._error_of_copies(name) or lag.error
+            alarm = self._origin.view.power.entry(name).alarm
+            error = alarm or self._away.get(name) or self._error_of_copies(name) or lag.error
+            power = self._origin.view.power_state(name)
             found[name] = MemberStatus(
-                is_reachable=name not in self._away,
+                is_reachable=name not in self._away and name in self._awake,
                 owed_bytes=self._bytes(Pair(one, name) for one in self._states if one != name),
                 sole_bytes=self._sole_bytes(name),
                 refs_behind=lag.refs,
                 refs_age_seconds=lag.age_seconds,
                 error=error[:ERROR_LENGTH_MAX],
+                power=power,
             )
-        return MembersStatus(self._now(), self._leader, self._compared_at, found)
+        return MembersStatus(
+            self._now(), self._leader, self._compared_at, found, self.power_status()
+        )
 
     def _sole_bytes(self, name: str) -> int:
         """Return what a member owes; what was known of it before all was compared counts, too."""

@@ -53,7 +53,7 @@ class MemberCopy:
     """Copies objects between members.
 
     :param objects: the members, and where objects are.
-    :param budgets: of each member; both members of a copy pay.
+    :param budgets: of each member that can be asked; both members of a copy pay.
     :param check: compares objects with their names, where a name says something.
     :param is_wanted: says of a key whether it may be copied: not what is being deleted.
     :param verified_share: of the copies that are read back, 0 to 1.
@@ -112,7 +112,7 @@ class MemberCopy:
 
     def _sound(self, pair: Pair, key: str, size: int) -> memoryview | None:
         """Return an object's bytes as its name says, None where no member has such."""
-        others = [name for name in self._members if name not in pair]
+        others = [name for name in self._budgets if name not in pair]
         for name in (pair.source, *others):
             found = size if name == pair.source else self._size(name, key)
             if found is None:

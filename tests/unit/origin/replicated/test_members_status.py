@@ -1,5 +1,6 @@
 """The ref ``members-status``, byte for byte."""
 
+import dataclasses
 import json
 
 import pytest
@@ -11,9 +12,11 @@ from acstor.origin.replicated.members_status import (
     STATUS_REF,
     MembersStatus,
     MemberStatus,
+    PowerStatus,
     read_status,
     write_status,
 )
+from acstor.origin.replicated.power.states import PowerState
 from testbed.fixtures.documents import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "members-status-v1.json"
@@ -71,3 +74,19 @@ def test_nonsense_is_refused(field: str, value: object) -> None:
         read_status(home)
     with pytest.raises(exception.CorruptError):
         MembersStatus.parse(b" " * (members_status.STATUS_SIZE_MAX + 1))
+
+
+def test_status_of_sleepers_and_their_budget_is_read_as_it_was_written() -> None:
+    power = PowerStatus("budget", "file /run/power", "watts", 350.5, 12.0, "", "near sleeps")
+    sleeper = MemberStatus(False, 0, 0, 0, None, "", PowerState.OFF)
+    status = dataclasses.replace(STATUS, members={"near": sleeper}, power=power)
+    assert MembersStatus.parse(status.encode()) == status
+    unknown = dataclasses.replace(power, budget=None, age_seconds=None, error="away")
+    status = dataclasses.replace(status, power=unknown)
+    assert MembersStatus.parse(status.encode()) == status
+    fields = json.loads(status.encode())
+    shown = fields["power"]
+    wrong: list[object] = [{**shown, "budget": -1}, {**shown, "unit": 7}, []]
+    for malformed in wrong:
+        with pytest.raises(exception.CorruptError):
+            MembersStatus.parse(json.dumps({**fields, "power": malformed}).encode())

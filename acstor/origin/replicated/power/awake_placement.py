@@ -1,0 +1,30 @@
+"""Placement without members that sleep: nothing is copied to them, and nothing is owed to them."""
+
+import dataclasses
+
+from acstor.origin.replicated.finding import PowerOf
+from acstor.origin.replicated.placement import Placed, Placement
+from acstor.origin.replicated.power.states import FILLED
+
+
+class AwakePlacement:
+    """Placement for the process that copies.
+
+    A member that wakes is compared as a whole, so that no debt to it is kept meanwhile.
+
+    :param inner: where objects belong.
+    :param power: says of a member whether it gets copies.
+    """
+
+    def __init__(self, inner: Placement, power: PowerOf) -> None:
+        self._inner = inner
+        self._power = power
+
+    def place(self, key: str) -> Placed:
+        """Return the members of an object, the first of which never sleeps."""
+        placed = self._inner.place(key)
+        first, *others = placed.members
+        kept = (first, *(name for name in others if self._power(name) in FILLED))
+        if kept == placed.members:
+            return placed
+        return dataclasses.replace(placed, members=kept, copies=min(placed.copies, len(kept)))

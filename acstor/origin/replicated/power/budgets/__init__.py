@@ -1,0 +1,1 @@
+"""Sources of the power budget, behind one interface."""

@@ -1,0 +1,1 @@
+"""Drivers that switch the machines of members, behind one interface."""
