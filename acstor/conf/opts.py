@@ -20,6 +20,7 @@ from acstor.conf import (
     origin,
     peer,
     policy,
+    power,
     preload,
     readpath,
     registrar,
@@ -34,6 +35,7 @@ from acstor.conf import (
 MODULES: tuple[ModuleType, ...] = (
     default,
     origin,
+    power,
     store,
     dataplane,
     readpath,

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from acstor import exception
 from acstor.origin import base
 from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.power.power_keeping import PowerKeeping
+from acstor.origin.replicated.power.switching import PowerSwitching
 from acstor.origin.replicated.sync.keeping import MemberKeeping
 from acstor.origin.retrying import RetryingOrigin
+from acstor.registrar.member_power import PowerParts
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE, check_object
@@ -27,6 +30,8 @@ PERIOD_SECONDS = 60.0
 """Time between two passes where nothing is left to be copied: T_s of flexStore."""
 CONDEMNED_SECONDS = 60.0
 """Time after which tombstones of logs are looked at again."""
+UNDER_WAY_SECONDS = 10.0
+"""The same while a member goes to sleep or wakes."""
 MIB = 1 << 20
 
 
@@ -37,10 +42,16 @@ class MemberUpkeep:
     :param rate: largest rate of copies to and from each, MiB per second.
     :param leader: name of this process.
     :param metrics: of the registrar.
+    :param power: machines of members and the budget.
     """
 
     def __init__(
-        self, origin: ReplicatedOrigin, rate: int, leader: str, metrics: RegistrarMetrics
+        self,
+        origin: ReplicatedOrigin,
+        rate: int,
+        leader: str,
+        metrics: RegistrarMetrics,
+        power: PowerParts,
     ) -> None:
         self._keeping = MemberKeeping(
             origin,
@@ -51,6 +62,25 @@ class MemberUpkeep:
             needed=manifests_of,
             logs=RecordedLogs(origin, lambda: origin.view.home),
         )
+        self._switching = PowerSwitching(
+            origin,
+            self._keeping,
+            {name: one.driver for name, one in power.machines.items() if one.driver is not None},
+            leader,
+            times=power.times,
+            switched=metrics.note_switch,
+        )
+        self._power = PowerKeeping(
+            origin,
+            self._switching,
+            power.machines,
+            power.settings,
+            power.policy,
+            power.budget(),
+            lambda: self._keeping.away,
+            journal=power.journal,
+        )
+        self._keeping.power_status = self._power.status
         self._origin = origin
         self._is_format_noted = False
         self._metrics = metrics
@@ -72,12 +102,16 @@ class MemberUpkeep:
         try:
             self._note_format()
             status = self._keeping.run()
+            self._power.run()
         except exception.AcstorError as error:
             self.problem = f"{error.message}; {error.hint}"
             return
         errors = {name: one.error for name, one in status.members.items() if one.error}
         self.problem = "; ".join(f"{name}: {text}" for name, text in errors.items()) or None
+        if self._switching.error:
+            self.problem = "; ".join(filter(None, (self.problem, self._switching.error)))
         self._metrics.set_members(status)
+        self._metrics.set_power(status.power, self._switching.record)
         self._metrics.member_copied.inc(self._keeping.report.bytes)
 
     def _note_format(self) -> None:
@@ -87,17 +121,27 @@ class MemberUpkeep:
             self._is_format_noted = True
 
     def _seconds_until_due(self) -> float:
-        return 0.0 if self._keeping.is_behind else PERIOD_SECONDS
+        if self._keeping.is_behind:
+            return 0.0
+        return UNDER_WAY_SECONDS if self._power.is_under_way else PERIOD_SECONDS
 
 
 def upkeep_of(
-    origin: base.Origin, rate: int, leader: str, metrics: RegistrarMetrics
+    origin: base.Origin,
+    rate: int,
+    leader: str,
+    metrics: RegistrarMetrics,
+    power: Callable[[], PowerParts],
 ) -> MemberUpkeep | None:
-    """Return the upkeep of an origin, None for one that is a single store."""
+    """Return the upkeep of an origin, None for one that is a single store.
+
+    :param power: returns what the power of members needs.
+    :raises ConfigurationError: as ``power`` does.
+    """
     store = origin.inner if isinstance(origin, RetryingOrigin) else origin
     if not isinstance(store, ReplicatedOrigin):
         return None
-    return MemberUpkeep(store, rate, leader, metrics)
+    return MemberUpkeep(store, rate, leader, metrics, power())
 
 
 class NotCondemned:

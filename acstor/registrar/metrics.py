@@ -8,7 +8,9 @@ from collections import Counter
 import prometheus_client
 from prometheus_client.openmetrics import exposition
 
-from acstor.origin.replicated.members_status import MembersStatus
+from acstor.origin.replicated.members_status import MembersStatus, PowerStatus
+from acstor.origin.replicated.power.record import PowerRecord
+from acstor.origin.replicated.power.states import SYNCHRONISED, PowerState
 from acstor.registrar.registration.job import Outcome, OutcomeKind
 from acstor.repository.images.image_registry import EntryState
 from acstor.telemetry.dependency_gauge import DependencyGauge
@@ -42,6 +44,11 @@ MEMBER_OWED_BYTES = "acstor_registrar_member_owed_bytes"
 MEMBER_SOLE_BYTES = "acstor_registrar_member_sole_bytes"
 MEMBER_REFS_AGE_SECONDS = "acstor_registrar_member_refs_age_seconds"
 MEMBER_COPIED_BYTES = "acstor_registrar_member_copied_bytes"
+MEMBER_POWER_STATE = "acstor_registrar_member_power_state"
+MEMBER_POWER_ALARM = "acstor_registrar_member_power_alarm"
+MEMBER_SWITCHES = "acstor_registrar_member_switches"
+POWER_BUDGET = "acstor_registrar_power_budget"
+POWER_BUDGET_AGE_SECONDS = "acstor_registrar_power_budget_age_seconds"
 
 ALL = (
     LEADER, UP, IMAGES, RUNNING, REGISTRATIONS, REGISTRATION_SECONDS, READ_BYTES,
@@ -49,7 +56,8 @@ ALL = (
     NOTIFICATIONS, CACHED_IMAGES, MOVES, REMOVALS, SILENT_HOSTS, ORIGIN_FREE_BYTES,
     ORIGIN_RESERVED_BYTES, COLLECTIONS, FREED_BYTES, COMPACTIONS, COMPACTED_BYTES,
     COMPACTION_WRITTEN_BYTES, MEMBER_UP, MEMBER_OWED_BYTES, MEMBER_SOLE_BYTES,
-    MEMBER_REFS_AGE_SECONDS, MEMBER_COPIED_BYTES,
+    MEMBER_REFS_AGE_SECONDS, MEMBER_COPIED_BYTES, MEMBER_POWER_STATE, MEMBER_POWER_ALARM,
+    MEMBER_SWITCHES, POWER_BUDGET, POWER_BUDGET_AGE_SECONDS,
 )  # fmt: skip
 
 _REGISTRATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14400)
@@ -154,6 +162,26 @@ class RegistrarMetrics:
             MEMBER_COPIED_BYTES, "Bytes copied from member to member of the origin",
             registry=registry,
         )  # fmt: skip
+        self._power_state = prometheus_client.Gauge(
+            MEMBER_POWER_STATE, "1 for the power state that a member of the origin is in",
+            ["member", "state"], registry=registry,
+        )  # fmt: skip
+        self._power_alarm = prometheus_client.Gauge(
+            MEMBER_POWER_ALARM, "1 for a member whose power an operator has to see to", ["member"],
+            registry=registry,
+        )  # fmt: skip
+        self._switches = prometheus_client.Counter(
+            MEMBER_SWITCHES, "Attempts to switch a member's machine", ["member", "to", "outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._power_budget = prometheus_client.Gauge(
+            POWER_BUDGET, "Budget of power; not there while it is unknown", ["unit"],
+            registry=registry,
+        )  # fmt: skip
+        self._power_budget_age = prometheus_client.Gauge(
+            POWER_BUDGET_AGE_SECONDS, "Time since the budget of power was read", ["unit"],
+            registry=registry,
+        )  # fmt: skip
         self.set_images(Counter())
         for kind in OutcomeKind:
             self._registrations.labels(kind.value)
@@ -168,11 +196,34 @@ class RegistrarMetrics:
         for gauge in (self._member_up, self._member_owed, self._member_sole, self._member_refs_age):
             gauge.clear()
         for name, one in status.members.items():
+            if one.power not in SYNCHRONISED:
+                continue  # it is not asked, on purpose
             self._member_up.labels(name).set(one.is_reachable)
             self._member_owed.labels(name).set(one.owed_bytes)
             self._member_sole.labels(name).set(one.sole_bytes)
             if one.refs_age_seconds is not None:
                 self._member_refs_age.labels(name).set(one.refs_age_seconds)
+
+    def set_power(self, status: PowerStatus | None, record: PowerRecord) -> None:
+        """Note who sleeps, and the budget; nothing where members never sleep."""
+        for gauge in (
+            self._power_state, self._power_alarm, self._power_budget, self._power_budget_age,
+        ):  # fmt: skip
+            gauge.clear()
+        if status is None:
+            return
+        for name, entry in record.members.items():
+            for state in PowerState:
+                self._power_state.labels(name, state.value).set(entry.state is state)
+            self._power_alarm.labels(name).set(bool(entry.alarm))
+        if status.budget is not None:
+            self._power_budget.labels(status.unit).set(status.budget)
+        if status.age_seconds is not None:
+            self._power_budget_age.labels(status.unit).set(status.age_seconds)
+
+    def note_switch(self, member: str, to: str, is_done: bool) -> None:
+        """Count an attempt to switch a member's machine."""
+        self._switches.labels(member, to, "ok" if is_done else "failed").inc()
 
     def note(self, outcome: Outcome) -> None:
         """Count a registration that ended."""

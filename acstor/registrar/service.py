@@ -23,6 +23,7 @@ from acstor.registrar.collection import GarbageCollection
 from acstor.registrar.compaction import compaction_of
 from acstor.registrar.image_service.base import ImageService, ServiceImage
 from acstor.registrar.image_service.watched import WatchedImageService
+from acstor.registrar.member_power import power_parts
 from acstor.registrar.member_upkeep import MemberUpkeep, upkeep_of
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.registrar.moves import MoveFollower
@@ -271,7 +272,13 @@ class RegistrarService:
                     compaction_of(self._conf),
                     self._loop.reconcile_soon,
                 ),
-                upkeep_of(self._origin, self._conf.origin.sync_rate, self.name, self._metrics),
+                upkeep_of(
+                    self._origin,
+                    self._conf.origin.sync_rate,
+                    self.name,
+                    self._metrics,
+                    lambda: power_parts(self._conf),
+                ),
             )
             if self._lead.members is not None:
                 self._lead.members.start()

@@ -3,6 +3,7 @@
 import pytest
 
 from acstor import exception
+from acstor.conf import loading
 from acstor.origin.memory import MemoryOrigin
 from acstor.origin.replicated.driver import ReplicatedOrigin
 from acstor.origin.replicated.members import MemberAddress
@@ -10,11 +11,16 @@ from acstor.origin.replicated.membership import Membership
 from acstor.origin.replicated.states import MemberState
 from acstor.origin.retrying import RetryingOrigin
 from acstor.registrar import metrics
+from acstor.registrar.member_power import PowerParts, power_parts
 from acstor.registrar.member_upkeep import NotCondemned, check_readable, upkeep_of
 from acstor.registrar.metrics import RegistrarMetrics
 from acstor.repository import layout
 from testbed.fixtures.conditions import wait_for
 from tests.unit.repository import images
+
+
+def power() -> PowerParts:
+    return power_parts(loading.load("test", []))
 
 
 def test_members_are_filled_in_the_background_and_shown() -> None:
@@ -24,7 +30,7 @@ def test_members_are_filled_in_the_background_and_shown() -> None:
     Membership("home", stores).create()
     origin = ReplicatedOrigin([MemberAddress(name, name) for name in stores], stores.__getitem__)
     shown = RegistrarMetrics()
-    upkeep = upkeep_of(RetryingOrigin(origin, 1.0), 100, "me", shown)
+    upkeep = upkeep_of(RetryingOrigin(origin, 1.0), 100, "me", shown, power)
     assert upkeep is not None
     upkeep.start()
     wait_for("near is in use", lambda: origin.view.state("near") is MemberState.ACTIVE)
@@ -37,7 +43,9 @@ def test_members_are_filled_in_the_background_and_shown() -> None:
 
 
 def test_origin_of_one_store_has_no_upkeep() -> None:
-    assert upkeep_of(RetryingOrigin(MemoryOrigin(), 1.0), 100, "me", RegistrarMetrics()) is None
+    assert (
+        upkeep_of(RetryingOrigin(MemoryOrigin(), 1.0), 100, "me", RegistrarMetrics(), power) is None
+    )
 
 
 def test_what_is_being_deleted_is_not_copied() -> None:
