@@ -18,6 +18,8 @@ from acstor.origin.opening import open_driver
 from acstor.origin.replicated.member_records import MembersRecord
 from acstor.origin.replicated.members import MemberAddress, parse_members
 from acstor.origin.replicated.membership import read_record
+from acstor.origin.replicated.power.record import ALL_AWAKE, PowerRecord, read_power
+from acstor.origin.replicated.power.states import ASKED
 from acstor.origin.replicated.states import USED, MemberState
 
 LOG = logging.getLogger(__name__)
@@ -41,14 +43,21 @@ def open_configured(
     :raises AcstorError: at the first start, when the home cannot be read.
     """
     addresses = parse_members(conf.origin.members)
-    record = _record(addresses[0], attachments, open_refs)
+    record, power = _record(addresses[0], attachments, open_refs)
     active = {name for name, one in record.members.items() if one.state is MemberState.ACTIVE}
-    return open_members(addresses, record, active, conf.readpath.origin_deadline, open_refs)
+    deadline = conf.readpath.origin_deadline
+    source = open_members(addresses, record, active, deadline, open_refs)
+    for one in source.members:
+        if power.state(one.name) not in ASKED:
+            one.asleep.set()
+    return source
 
 
-def _record(home: MemberAddress, attachments: Attachments, open_refs: OpenRefs) -> MembersRecord:
+def _record(
+    home: MemberAddress, attachments: Attachments, open_refs: OpenRefs
+) -> tuple[MembersRecord, PowerRecord]:
     try:
-        record = _read_in_time(home, open_refs)
+        record, power = _read_in_time(home, open_refs)
     except exception.ConfigurationError:
         raise
     except exception.AcstorError as error:
@@ -59,12 +68,12 @@ def _record(home: MemberAddress, attachments: Attachments, open_refs: OpenRefs) 
             "the home of the members cannot be read, so what it said before counts: %s",
             exception.one_line(error),
         )
-        return MembersRecord.parse(kept)
+        return MembersRecord.parse(kept), ALL_AWAKE
     attachments.keep_members(record.encode())
-    return record
+    return record, power
 
 
-def _read_in_time(home: MemberAddress, open_refs: OpenRefs) -> MembersRecord:
+def _read_in_time(home: MemberAddress, open_refs: OpenRefs) -> tuple[MembersRecord, PowerRecord]:
     """Read what the home says, on a thread that may hang with it.
 
     :raises DeadlineError: when it does not answer in time.
@@ -78,16 +87,16 @@ def _read_in_time(home: MemberAddress, open_refs: OpenRefs) -> MembersRecord:
         ) from error
 
 
-def _read(home: MemberAddress, open_refs: OpenRefs) -> MembersRecord:
+def _read(home: MemberAddress, open_refs: OpenRefs) -> tuple[MembersRecord, PowerRecord]:
     refs = open_refs(home.url)
     try:
-        return read_record(home.name, refs)
+        return read_record(home.name, refs), read_power(refs)[0]
     finally:
         refs.close()
 
 
 class MemberFollower:
-    """Tells a data plane which generations its members have by now.
+    """Tells a data plane which generations its members have by now, and which of them sleep.
 
     :param conf: with the members.
     :param source: what the data plane reads.
@@ -104,6 +113,7 @@ class MemberFollower:
         open_refs: OpenRefs = open_driver,
     ) -> None:
         self._home = parse_members(conf.origin.members)[0]
+        self._readers = source.members
         self._used = {one.name for one in source.members}
         self._told = {one.name: one.generation for one in source.members}
         self._runtime = runtime
@@ -120,7 +130,8 @@ class MemberFollower:
 
         :raises AcstorError: when the home cannot be read.
         """
-        record = _read(self._home, self._open_refs)
+        record, power = _read(self._home, self._open_refs)
+        self._tell_who_sleeps(record, power)
         used = {name for name, one in record.members.items() if one.state in USED}
         if used != self._used:
             LOG.warning(
@@ -135,6 +146,18 @@ class MemberFollower:
             self._runtime().set_member_generation(name, entry.generation)
             self._told[name] = entry.generation
         self._attachments.keep_members(record.encode())
+
+    def _tell_who_sleeps(self, record: MembersRecord, power: PowerRecord) -> None:
+        """Have members not be read that sleep, and be read that are back."""
+        for one in self._readers:
+            is_asleep, entry = power.state(one.name) not in ASKED, record.members.get(one.name)
+            if is_asleep == one.asleep.is_set() or entry is None:
+                continue
+            (one.asleep.set if is_asleep else one.asleep.clear)()
+            LOG.info("member %s of the origin %s", one.name, "sleeps" if is_asleep else "is on")
+            # Has the generation be looked at before the next read, which tells.
+            self._runtime().set_member_generation(one.name, entry.generation)
+            self._told[one.name] = entry.generation
 
     def _run(self) -> None:
         while True:

@@ -54,13 +54,18 @@ class MemberReader:
     """UUID of the origin that it is a member of."""
     home: str
     refs: _Refs = field(repr=False, compare=False)
+    asleep: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    """Set while the member sleeps: its generation is then not known, so that it is not read."""
 
     def read_generation(self) -> int:
-        """Return the generation that the store carries.
+        """Return the generation that the store carries; one that sleeps is not touched.
 
+        :raises UnavailableError: when it sleeps.
         :raises FencedError: when the store is no member, or another one.
         :raises AcstorError: when it cannot be read.
         """
+        if self.asleep.is_set():
+            raise exception.UnavailableError(f"member {self.name} sleeps")
         mark, _ = read_mark(self.refs.get())
         if mark is None or (mark.origin, mark.name, mark.home) != (
             self.origin,

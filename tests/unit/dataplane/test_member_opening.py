@@ -16,6 +16,8 @@ from acstor.native import DataPlane
 from acstor.origin.base import RefStore
 from acstor.origin.memory import MemoryOrigin
 from acstor.origin.replicated.membership import Membership
+from acstor.origin.replicated.power.record import PowerEntry, read_power, swap_power
+from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.states import MemberEvent
 
 NAMES = ("home", "near")
@@ -162,3 +164,45 @@ def test_member_that_this_host_does_not_know_is_never_taken_for_empty(
         far.reader.readinto("packs/x", 0, memoryview(bytearray(1)))
     with pytest.raises(exception.UnavailableError):
         far.read_generation()
+
+
+def _sleep(stores: Stores, state: PowerState) -> None:
+    home = stores.refs["home"]
+    record, token = read_power(home)
+    swap_power(home, token, record.with_entry("near", PowerEntry(state, 1.0)))
+
+
+def test_member_that_sleeps_is_not_touched(stores: Stores) -> None:
+    runtime = Runtime()
+    source = open_configured(stores.conf, stores.attachments, stores.open_refs)
+    near = next(one for one in source.members if one.name == "near")
+    follower = MemberFollower(
+        stores.conf, source, lambda: cast(DataPlane, runtime), stores.attachments, stores.open_refs
+    )
+    follower.look()
+    assert near.read_generation() == 1
+    _sleep(stores, PowerState.QUIESCING)
+    follower.look()
+    assert runtime.told == []
+    _sleep(stores, PowerState.SWITCHING_OFF)
+    follower.look()
+    follower.look()
+    assert runtime.told == [("near", 1)]
+    stores.is_hanging = True
+    with pytest.raises(exception.UnavailableError, match="sleeps"):
+        near.read_generation()
+    stores.is_hanging = False
+    stores.membership.advance("near")
+    _sleep(stores, PowerState.ACTIVE)
+    follower.look()
+    assert runtime.told == [("near", 1), ("near", 2)]
+    assert near.read_generation() == 2
+
+
+def test_data_plane_that_starts_meanwhile_touches_no_sleeper(stores: Stores) -> None:
+    _sleep(stores, PowerState.OFF)
+    source = open_configured(stores.conf, stores.attachments, stores.open_refs)
+    assert {one.name: one.asleep.is_set() for one in source.members} == {
+        "home": False,
+        "near": True,
+    }
