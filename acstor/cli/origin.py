@@ -19,6 +19,8 @@ from acstor.origin.replicated.member_records import MembersRecord, read_mark
 from acstor.origin.replicated.members import MemberAddress, parse_members
 from acstor.origin.replicated.members_status import MembersStatus, MemberStatus, read_status
 from acstor.origin.replicated.membership import Membership, read_record
+from acstor.origin.replicated.power.record import PowerRecord, read_power
+from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.sole_objects import find_sole
 from acstor.origin.replicated.states import USED, MemberEvent
 from acstor.repository.repository import Repository
@@ -88,12 +90,13 @@ class ListMembers(lister.Lister):
         }
         with _home(conf) as (home, store):
             record, status = read_record(home, store), read_status(store)
+            power, _ = read_power(store)
         self._tell(status)
         found = {} if status is None else status.members
         return COLUMNS, [
             (
                 name,
-                record.members[name].state.value,
+                _state(record, power, name),
                 name == home,
                 kinds.get(name, "not configured"),
                 *_seen(found.get(name)),
@@ -107,6 +110,12 @@ class ListMembers(lister.Lister):
             return
         age = max(0.0, time.time() - status.updated_at)
         self.app.stderr.write(f"as {status.leader} saw it {age:.0f} s ago; {_certainty(status)}\n")
+
+
+def _state(record: MembersRecord, power: PowerRecord, name: str) -> str:
+    """Return the state of a member, with what of its sleep it is in."""
+    state, found = record.members[name].state.value, power.state(name)
+    return state if found is PowerState.ACTIVE else f"{state}, {found.value}"
 
 
 def _certainty(status: MembersStatus) -> str:
