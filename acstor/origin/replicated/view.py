@@ -1,5 +1,6 @@
 """The record of the members, as this process knows it."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from acstor.origin.replicated.membership import read_record
 from acstor.origin.replicated.power.record import ALL_AWAKE, POWER_REF, PowerRecord
 from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.states import USED, MemberState
+
+LOG = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 10.0
 """Time after which the home is looked at again, by the next call that goes to it."""
@@ -99,6 +102,12 @@ class MembersView:
 
     def _read_power(self) -> None:
         ref = self._refs.refresh_ref(POWER_REF, self._power_ref)
-        if ref is not self._power_ref:
+        if ref is self._power_ref:
+            return
+        try:
             self._power = ALL_AWAKE if ref is None else PowerRecord.parse(ref.content)
-            self._power_ref = ref
+        except exception.AcstorError as error:
+            # Members that sleep are then asked in vain: unavailable, as those that are away.
+            LOG.error("who sleeps is not known: %s", exception.one_line(error))
+            self._power = ALL_AWAKE
+        self._power_ref = ref

@@ -50,7 +50,7 @@ class PowerEvent(enum.StrEnum):
     SWITCHED_OFF = "switched off"
     WAKE = "wake"
     FOUND_OFF = "found off"
-    """It is in use, does not answer, and its machine is off."""
+    """It was woken lately, does not answer, and its machine is off."""
     ANSWERS = "answers"
     CAUGHT_UP = "caught up"
     GIVEN_UP = "given up"

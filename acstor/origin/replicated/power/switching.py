@@ -37,6 +37,9 @@ RETRY = BackOff(first=30.0, longest=600.0)
 """Delays after attempts that the driver refused."""
 BEGIN_SECONDS = 10.0
 """Longest time from the swap of an attempt to the driver's call: who was stopped begins none."""
+STRAY_SECONDS = 3600.0
+"""Time after a change of its state in which a member whose machine is off is switched on: a call to
+switch it off may have come late. Who switches a machine off later means it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,7 +164,8 @@ class PowerSwitching:
     def _serve(self, name: str, entry: PowerEntry) -> None:
         """Have a member that is in use lose what was deleted while others took it for asleep."""
         if name in self._keeping.away:
-            if self._machine(name) is Machine.OFF:
+            is_late = self._now() - entry.since >= STRAY_SECONDS
+            if not is_late and self._machine(name) is Machine.OFF:
                 self.change(name, PowerEvent.FOUND_OFF)
         elif entry != AWAKE:
             self._owed.settle({name}, self._origin.view.used)

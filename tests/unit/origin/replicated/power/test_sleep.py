@@ -10,8 +10,9 @@ from acstor.origin.memory import MemoryOrigin
 from acstor.origin.replicated.member_records import read_mark
 from acstor.origin.replicated.power.drivers.base import Machine
 from acstor.origin.replicated.power.drivers.faulty import Misbehaviour
-from acstor.origin.replicated.power.record import Desired
+from acstor.origin.replicated.power.record import POWER_REF, Desired
 from acstor.origin.replicated.power.states import PowerState
+from acstor.origin.replicated.power.switching import STRAY_SECONDS
 from acstor.origin.replicated.search import Absence
 from acstor.origin.replicated.sole_objects import find_sole
 from acstor.origin.replicated.states import MemberEvent
@@ -235,8 +236,22 @@ def test_member_that_does_not_wake_is_tried_a_few_times(
     assert cloud.entry().alarm == ""
 
 
-def test_member_in_use_whose_machine_is_found_off_is_woken(cloud: Sleepers) -> None:
-    cloud.want(Desired.AWAKE)
+def test_machine_that_somebody_switches_off_stays_off(cloud: Sleepers) -> None:
+    for _ in range(2):
+        cloud.machines["near"].machine = Machine.OFF
+        for _ in range(5):
+            cloud.run()
+        assert cloud.state() is PowerState.ACTIVE
+        assert cloud.machines["near"].machine is Machine.OFF
+        cloud.machines["near"].machine = Machine.ON
+        cloud.sleep()
+        cloud.wake()
+        cloud.clock.now += STRAY_SECONDS
+
+
+def test_machine_that_a_late_call_has_switched_off_is_switched_on(cloud: Sleepers) -> None:
+    cloud.sleep()
+    cloud.wake()
     cloud.machines["near"].machine = Machine.OFF
     cloud.run()
     assert cloud.state() is PowerState.WAKING
@@ -263,3 +278,17 @@ def test_member_that_drains_is_woken_first(cloud: Sleepers) -> None:
     for _ in range(10):
         cloud.run()
     assert cloud.state() is PowerState.ACTIVE
+
+
+def test_damaged_record_makes_sleepers_unavailable_and_nothing_else(cloud: Sleepers) -> None:
+    cloud.sleep()
+    ref = cloud.home.get_ref(POWER_REF)
+    assert ref is not None
+    cloud.home.swap_ref(POWER_REF, ref.token, b"{}")
+    cloud.origin.view.refresh(is_due=True)
+    assert cloud.origin.get(KEYS[0], 1 << 20) == PACKS[KEYS[0]]
+    with pytest.raises(exception.UnavailableError):
+        cloud.origin.delete(KEYS[0])
+    assert KEYS[0] in cloud.packs_of("home")
+    with pytest.raises(exception.CorruptError, match=POWER_REF):
+        cloud.switching.read()
