@@ -18,7 +18,7 @@ ANSWER_SECONDS = 15.0
 """Longest time for which a store is waited for, without what a large object takes on top."""
 
 
-class MemberStore(OriginPair):
+class MemberOrigin(OriginPair):
     """The store of a member, as both interfaces; what only its operators ask goes to it as it is.
 
     :param member: whose it is; closed with this.
@@ -40,7 +40,7 @@ def open_in_time(
     open_store: Callable[[str], base.Origin] = open_driver,
     seconds: float = ANSWER_SECONDS,
     call_seconds: float = ANSWER_SECONDS,
-) -> MemberStore:
+) -> MemberOrigin:
     """Open the store of a member, on a thread that may hang with it.
 
     :param seconds: longest time of the opening.
@@ -55,4 +55,4 @@ def open_in_time(
             f"member {name} did not answer within {seconds:g} s",
             hint="check its store and that its file system is mounted",
         ) from error
-    return MemberStore(Member(name, store, call_seconds))
+    return MemberOrigin(Member(name, store, call_seconds))

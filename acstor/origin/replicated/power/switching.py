@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from acstor import exception
 from acstor.backoff import BackOff, jittered
 from acstor.origin.replicated.driver import ReplicatedOrigin
-from acstor.origin.replicated.member_refs import MemberRefs
+from acstor.origin.replicated.member_calls.refs import MemberRefs
 from acstor.origin.replicated.membership import NoMemberError, require_member
 from acstor.origin.replicated.power.drivers.base import Machine, PowerDriver
 from acstor.origin.replicated.power.owed_deletions import OwedDeletions
