@@ -14,6 +14,7 @@ from acstor.cli.columns import Size
 from acstor.cli.origin import configured_members
 from acstor.origin.opening import open_driver
 from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.states import MemberState
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import doorbells
@@ -119,5 +120,12 @@ def _active(origin: ReplicatedOrigin, name: str) -> str:
             f"member {name} is {state.value}, and nothing new is assigned to it",
             hint="wait until it is active ('acstor origin list'), give up draining it "
             f"('acstor origin keep {name}'), or name another one",
+        )
+    power = origin.view.power_state(name)
+    if power is not PowerState.ACTIVE:
+        raise exception.ConflictError(
+            f"member {name} is {power.value}, and nothing new is assigned to it",
+            hint=f"wake it ('acstor origin wake {name}'), and wait until it is in use "
+            "('acstor origin power'), or name another one",
         )
     return name

@@ -36,6 +36,7 @@ from acstor.origin.replicated.power.replaying import replay_power
 from acstor.origin.replicated.power.states import SYNCHRONISED, PowerEvent, PowerState
 from acstor.origin.replicated.view import MembersView
 from acstor.registrar.member_power import PowerParts, power_parts
+from acstor.repository.volumes.log_places import RecordedLogs
 
 SWAPS_MAX = 5
 """Attempts to change the record while the registrar that leads changes it, too."""
@@ -96,8 +97,22 @@ class _Members:
         record, _ = read_power(self.home)
         parts = self.parts
         return inputs_of(
-            self.view, record, parts.machines, parts.settings, budget, time.time(), away
+            self.view,
+            record,
+            parts.machines,
+            parts.settings,
+            budget,
+            time.time(),
+            away,
+            self.written,
         )
+
+    @property
+    def written(self) -> Callable[[str], bool]:
+        """Says whether volumes write to a member, by their records at this moment."""
+        logs = RecordedLogs(self.home, lambda: self.view.home)
+        logs.refresh()
+        return logs.is_written
 
 
 @contextlib.contextmanager
@@ -124,6 +139,13 @@ class SleepMember(MemberCommand):
                 raise exception.ConflictError(
                     f"nobody can switch member {name}: it has no driver",
                     hint="describe its machine in the file of [power] members_file",
+                )
+
+            if members.written(name):
+                raise exception.ConflictError(
+                    f"volumes write to member {name}, or are to",
+                    hint="'acstor assignment list' shows them; move them with 'acstor assignment "
+                    "move', and open them again or have them settled",
                 )
 
             def asleep(record: PowerRecord) -> PowerEntry:

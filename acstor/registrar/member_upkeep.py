@@ -53,6 +53,7 @@ class MemberUpkeep:
         metrics: RegistrarMetrics,
         power: PowerParts,
     ) -> None:
+        logs = RecordedLogs(origin, lambda: origin.view.home)
         self._keeping = MemberKeeping(
             origin,
             check_readable,
@@ -60,7 +61,7 @@ class MemberUpkeep:
             leader,
             is_wanted=NotCondemned(origin),
             needed=manifests_of,
-            logs=RecordedLogs(origin, lambda: origin.view.home),
+            logs=logs,
         )
         self._switching = PowerSwitching(
             origin,
@@ -69,6 +70,7 @@ class MemberUpkeep:
             leader,
             times=power.times,
             switched=metrics.note_switch,
+            is_written=logs.is_written,
         )
         self._power = PowerKeeping(
             origin,
@@ -78,6 +80,7 @@ class MemberUpkeep:
             power.policy,
             power.budget(),
             lambda: self._keeping.away,
+            is_written=logs.is_written,
             journal=power.journal,
         )
         self._keeping.power_status = self._power.status

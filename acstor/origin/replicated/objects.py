@@ -272,7 +272,7 @@ class ReplicatedObjects(base.ObjectStore):
 
     def of_member(self, name: str | None) -> base.ObjectStore:
         """Return the store of one member alone."""
-        return MemberStore(self.members, name or self._home, self._noted)
+        return MemberStore(self.members, name or self._home, self._noted, self._power)
 
     def near_member(self, name: str | None) -> base.ObjectStore:
         """Return the same objects, those of logs from one member before others."""

@@ -21,6 +21,8 @@ class _Known(NamedTuple):
     ref: Ref
     logs: tuple[tuple[str, str | None], ...]
     """Folder and member of each; None: the home."""
+    written: frozenset[str | None] | None
+    """Members that the volume writes to, seals a log in or is to write to; None: not known."""
 
 
 class RecordedLogs:
@@ -49,7 +51,10 @@ class RecordedLogs:
                 if before is not None and ref is before.ref:
                     known[name] = before
                 elif ref is not None:
-                    known[name] = _Known(ref, tuple(_logs_of(name, ref.content)))
+                    content = ref.content
+                    known[name] = _Known(
+                        ref, tuple(_logs_of(name, content)), _written_of(name, content)
+                    )
         folders: dict[str, str | None] = {}
         for one in known.values():
             for folder, member in one.logs:
@@ -62,6 +67,24 @@ class RecordedLogs:
         if folder not in self._folders:
             return None
         return self._folders[folder] or self._home()
+
+    def is_written(self, member: str) -> bool:
+        """Return whether a volume needs a member that is not the home, to write to or to seal in.
+
+        One whose record cannot be read may need any.
+        """
+        return any(one.written is None or member in one.written for one in self._known.values())
+
+
+def _written_of(name: str, content: bytes) -> frozenset[str | None] | None:
+    """Return the members that a ref's volume writes to; of what is no volume, none."""
+    if not name.startswith(layout.VOLUME_PREFIX):
+        return frozenset()
+    try:
+        record = VolumeRecord.parse(content, name.removeprefix(layout.VOLUME_PREFIX))
+    except UNREADABLE:
+        return None
+    return frozenset((record.member, record.unsealed_member, record.assigned))
 
 
 def _logs_of(name: str, content: bytes) -> Iterator[tuple[str, str | None]]:

@@ -3,6 +3,7 @@
 import dataclasses
 
 from acstor.origin.replicated.driver import ReplicatedOrigin
+from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.set_placement import LOG_FOLDER
 from acstor.origin.replicated.states import MemberState
 from acstor.repository import layout
@@ -57,7 +58,8 @@ def find_use(origin: ReplicatedOrigin, name: str) -> MemberUse:
                     volumes.append(volume)
     sole = origin.members[name].list(LOG_FOLDER)
     for one, member in origin.members.items():
-        if one != name and origin.view.state(one) is MemberState.ACTIVE:
+        is_on = origin.view.power_state(one) is PowerState.ACTIVE
+        if one != name and is_on and origin.view.state(one) is MemberState.ACTIVE:
             sole = sole.difference(member.list(LOG_FOLDER))
     logs = [
         key

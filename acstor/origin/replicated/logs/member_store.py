@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from acstor import exception
 from acstor.origin import base
+from acstor.origin.replicated.finding import PowerOf, always_on
 from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.member_calls.objects import MemberObjects
+from acstor.origin.replicated.power.states import ASKED
 
 Noted = Callable[[str, str, int], None]
 """Takes the member, the key and the size, bytes, of what was stored and is owed to others."""
@@ -17,12 +19,20 @@ class MemberStore(base.ObjectStore):
     :param members: all whose answers count; may change at any time.
     :param name: of the member.
     :param noted: is told of what is stored.
+    :param power: a member that sleeps is not asked.
     """
 
-    def __init__(self, members: Mapping[str, Member], name: str, noted: Noted) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        name: str,
+        noted: Noted,
+        power: PowerOf = always_on,
+    ) -> None:
         self._members = members
         self._name = name
         self._noted = noted
+        self._power = power
         self._store()
 
     def put_if_absent(self, key: str, buffers: Sequence[base.Buffer]) -> bool:
@@ -66,5 +76,12 @@ class MemberStore(base.ObjectStore):
             raise exception.UnavailableError(
                 f"member {self._name} of the origin is not in use",
                 hint="'acstor origin list' shows its state; no other one is asked in its place",
+            )
+        power = self._power(self._name)
+        if power not in ASKED:
+            raise exception.UnavailableError(
+                f"member {self._name} of the origin is {power.value}",
+                hint=f"wake it: 'acstor origin wake {self._name}'; no other one is asked in its "
+                "place",
             )
         return MemberObjects(self._members[self._name])

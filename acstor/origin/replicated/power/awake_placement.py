@@ -4,7 +4,7 @@ import dataclasses
 
 from acstor.origin.replicated.finding import PowerOf
 from acstor.origin.replicated.placement import Placed, Placement
-from acstor.origin.replicated.power.states import FILLED
+from acstor.origin.replicated.power.states import FILLED, SYNCHRONISED
 
 
 class AwakePlacement:
@@ -21,10 +21,16 @@ class AwakePlacement:
         self._power = power
 
     def place(self, key: str) -> Placed:
-        """Return the members of an object, the first of which never sleeps."""
+        """Return the members of an object.
+
+        The home comes first and never sleeps; of a log it is the member that it was written in, all
+        of which is in the others before it sleeps.
+        """
         placed = self._inner.place(key)
         first, *others = placed.members
-        kept = (first, *(name for name in others if self._power(name) in FILLED))
+        kept = tuple(name for name in others if self._power(name) in FILLED)
+        if self._power(first) in SYNCHRONISED or not kept:
+            kept = (first, *kept)
         if kept == placed.members:
             return placed
         return dataclasses.replace(placed, members=kept, copies=min(placed.copies, len(kept)))

@@ -56,6 +56,8 @@ class MemberInput:
     is_reachable: bool = True
     desired: Desired | None = None
     has_alarm: bool = False
+    is_written: bool = False
+    """True if volumes write to it: what is decided there, no other member can decide."""
 
     @property
     def is_on(self) -> bool:
@@ -104,12 +106,18 @@ class Why(enum.StrEnum):
     HOME = "home"
     NOT_SWITCHABLE = "not-switchable"
     """It has no driver, or joins, drains or is away."""
+    WRITTEN = "volumes"
+    """Volumes write to it."""
     OPERATOR = "operator"
     ALARM = "alarm"
     """Switching it failed before; an operator has to say that it may be tried again."""
     MINIMUM = "minimum"
     UNKNOWN = "unknown-budget"
     POLICY = "policy"
+
+
+_AT_ONCE = frozenset({Why.OPERATOR, Why.NOT_SWITCHABLE, Why.HOME, Why.MINIMUM, Why.WRITTEN})
+"""Reasons that wait for no time to be over."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -202,6 +210,8 @@ def _fixed(one: MemberInput) -> Explanation | None:
         return Explanation(True, Why.HOME)
     if not one.is_switchable:
         return Explanation(True, Why.NOT_SWITCHABLE)
+    if one.is_written:
+        return Explanation(True, Why.WRITTEN)
     if one.has_alarm or one.state is PowerState.STUCK:
         return Explanation(True, Why.ALARM)  # what an operator says anew clears it
     if one.desired is not None:
@@ -249,7 +259,7 @@ def _order(members: Sequence[MemberInput]) -> list[MemberInput]:
 def _obstacle(inputs: PowerInputs, one: MemberInput, target: Explanation) -> str:
     """Return what keeps a member from changing now; empty: nothing."""
     settings = inputs.settings
-    is_asked_for = target.why in {Why.OPERATOR, Why.NOT_SWITCHABLE, Why.HOME, Why.MINIMUM}
+    is_asked_for = target.why in _AT_ONCE
     if target.is_on:
         is_early = one.state is PowerState.OFF and one.seconds < settings.off_seconds
         return f"off for {settings.off_seconds:g} s" if is_early and not is_asked_for else ""

@@ -42,11 +42,13 @@ def inputs_of(
     budget: float | None,
     now: float,
     away: Mapping[str, str],
+    is_written: Callable[[str], bool] = lambda member: False,
 ) -> PowerInputs:
     """Return what a decision is made from.
 
     :param now: seconds since the epoch.
     :param away: members that do not answer.
+    :param is_written: says whether volumes write to a member.
     """
     members = []
     for name in view.used:
@@ -63,6 +65,7 @@ def inputs_of(
                 name not in away,
                 entry.desired,
                 bool(entry.alarm),
+                is_written(name),
             )
         )
     return PowerInputs(settings, tuple(members), budget)
@@ -78,6 +81,7 @@ class PowerKeeping:
     :param policy: the plug-in that the settings name.
     :param budget: None: there is none.
     :param away: returns the members that do not answer.
+    :param is_written: says whether volumes write to a member.
     :param journal: stores decisions.
     :param now: seconds since the epoch.
     """
@@ -92,6 +96,7 @@ class PowerKeeping:
         budget: KeptBudget | None,
         away: Callable[[], Mapping[str, str]],
         *,
+        is_written: Callable[[str], bool] = lambda member: False,
         journal: Journal = lambda record, at_ms: None,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -102,6 +107,7 @@ class PowerKeeping:
         self._policy = policy
         self._budget = budget
         self._away = away
+        self._is_written = is_written
         self._journal = journal
         self._now = now
         self._decision: PowerDecision | None = None
@@ -160,6 +166,7 @@ class PowerKeeping:
             budget,
             self._now(),
             self._away(),
+            self._is_written,
         )
         decision = self._decision = decide(inputs, self._policy)
         if decision.change is None:

@@ -71,6 +71,7 @@ class PowerSwitching:
     :param leader: name of this process.
     :param times: bounds.
     :param switched: is told of attempts.
+    :param is_written: says whether volumes write to a member, as of the last synchronisation.
     :param clock: monotonic seconds.
     :param now: seconds since the epoch.
     """
@@ -84,6 +85,7 @@ class PowerSwitching:
         *,
         times: SwitchTimes | None = None,
         switched: Switched = lambda member, to, is_done: None,
+        is_written: Callable[[str], bool] = lambda member: False,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -93,6 +95,7 @@ class PowerSwitching:
         self._leader = leader
         self._times = times or SwitchTimes()
         self._switched = switched
+        self._is_written = is_written
         self._clock = clock
         self._now = now
         self._owed = OwedDeletions(
@@ -175,17 +178,23 @@ class PowerSwitching:
         waited, _ = self._waited(name, entry, self._times.quiesce_seconds)
         keeping = self._keeping
         is_copied = keeping.is_compared(name) and not keeping.owes(name)
+        is_copied = is_copied and not self._is_written(name)
         if is_copied and name not in keeping.away and not find_sole(self._origin, name).count:
             # So that a store that is older than its sleep is refused when it wakes.
             keeping.advance(name)
             self.change(name, PowerEvent.EMPTIED)
         elif waited >= self._times.quiesce_seconds:
             alarm = "it stays on: what it alone has cannot be copied to others"
+            if self._is_written(name):
+                alarm = "it stays on: volumes write to it, or are to; move them elsewhere"
             self.change(name, PowerEvent.WAKE, alarm)
 
     def _switch_off(self, name: str, entry: PowerEntry) -> None:
         if self._machine(name) is Machine.OFF:
             self.change(name, PowerEvent.SWITCHED_OFF)
+        elif not entry.attempts and self._is_written(name):
+            # One went there before its host knew that the member goes; no host does any more.
+            self.change(name, PowerEvent.WAKE)
         elif self._attempt(name, entry, "off", self._times.hosts_seconds):
             text = f"it was not off after {entry.attempts} attempts, and is woken"
             self.change(name, PowerEvent.GIVEN_UP, text)

@@ -68,7 +68,7 @@ def test_what_is_nowhere_that_is_on_is_not_taken_for_absent(cloud: Sleepers) -> 
     assert isinstance(outcomes[0], exception.UnavailableError)
     assert cloud.origin.replicated.absences[Absence.UNKNOWN] == 3
     with pytest.raises(exception.NotFoundError):
-        cloud.origin.size("volume-log/of-the-home-alone")
+        cloud.origin.size("moved/decided-by-the-home")
 
 
 def test_member_does_not_sleep_while_it_alone_has_something(cloud: Sleepers) -> None:
