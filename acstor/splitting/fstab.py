@@ -68,6 +68,19 @@ def with_mounts(content: bytes, mounts: Sequence[Mount]) -> bytes:
     return b"".join(line + b"\n" for line in lines)
 
 
+def with_root(content: bytes, source: str) -> bytes:
+    """Return a file in which the root is named otherwise, where it was named by its device.
+
+    A file system that becomes a partition is on another device.
+    """
+    lines = content.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        device = line.split()[0] if _mount_point(line) == b"/" else b""
+        if device.startswith(b"/dev/"):
+            lines[number] = line.replace(device, source.encode(), 1)
+    return b"".join(lines)
+
+
 def _is_below(line: bytes, paths: Iterable[bytes]) -> bool:
     point = _mount_point(line)
     return point is not None and any(point.startswith(path + b"/") for path in paths)

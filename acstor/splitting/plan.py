@@ -28,14 +28,12 @@ BYTES_PER_INODE = 16384
 INODES_BESIDE = 64
 _TAIL = MIB
 """Bytes behind the last partition: the copy of a GPT."""
-_OPTIONS = {
-    DurabilityClass.WRITE_THROUGH: "defaults",
-    DurabilityClass.WRITE_BACK: "defaults",
-    # What may be lost must not keep a system from booting.
-    DurabilityClass.NONE: "defaults,nofail",
-}
-_SYSTEMD_OPTIONS = ",x-systemd.before=local-fs.target,x-systemd.device-timeout=10s"
-"""What keeps systemd from starting services before such a mount. The mount of busybox fails on
+_OPTIONS = "defaults"
+_MAY_FAIL = ",nofail"
+"""Option of class none, and of what is mounted below that: what may be lost must not keep a system
+from booting."""
+_SYSTEMD_OPTION = ",x-systemd.before=local-fs.target"
+"""Option without which systemd starts services before such a mount. The mount of busybox fails on
 options that it does not know."""
 _SYSTEMD = (b"/usr/lib/systemd/systemd", b"/lib/systemd/systemd")
 
@@ -130,7 +128,7 @@ def make_plan(
     partitions = []
     has_systemd = any(_has(system, path) for path in _SYSTEMD)
     for rule, tree in zip(rules, trees, strict=True):
-        one = _partition(rule, tree, system.superblock, place, _options(rule, has_systemd))
+        one = _partition(rule, tree, system.superblock, place, _options(rule, rules, has_systemd))
         partitions.append(one)
         place = one.end
     if layout.kind is TableKind.MBR and place > MBR_END_MAX:
@@ -144,7 +142,9 @@ def make_plan(
         root_size_bytes=kept_root_size,
         disk_size_bytes=place + _TAIL,
         partitions=tuple(partitions),
-        former_fstab=former,
+        former_fstab=fstab.with_root(former, f"UUID={system.superblock.uuid}")
+        if layout.kind is TableKind.NONE
+        else former,
     )
 
 
@@ -234,12 +234,16 @@ def _cannot_shrink(size_bytes: int, present: int) -> exception.InvalidError:
     )
 
 
-def _options(rule: PathRule, has_systemd: bool) -> str:
+def _options(rule: PathRule, rules: Sequence[PathRule], has_systemd: bool) -> str:
     if rule.options is not None:
         return rule.options
-    options = _OPTIONS[rule.durability_class]
-    may_fail = rule.durability_class is DurabilityClass.NONE
-    return options + (_SYSTEMD_OPTIONS if has_systemd and may_fail else "")
+    may_fail = any(
+        one.durability_class is DurabilityClass.NONE and f"{rule.path}/".startswith(f"{one.path}/")
+        for one in rules
+    )
+    if not may_fail:
+        return _OPTIONS
+    return _OPTIONS + _MAY_FAIL + (_SYSTEMD_OPTION if has_systemd else "")
 
 
 def _partition(

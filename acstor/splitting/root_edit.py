@@ -47,17 +47,17 @@ def remove_moved(tools: Tools, system: Ext4FileSystem, trees: Sequence[Tree]) ->
 
 def _removal(system: Ext4FileSystem, tree: Tree) -> Iterator[bytes]:
     """Yield what empties a directory, what is deepest first."""
+    mounted = {node.inode.number for node in tree.nodes if node.is_mount_point}
     waiting = [tree.top.number]
     levels: list[tuple[int, list[tuple[bytes, int]]]] = []
     while waiting:
         number = waiting.pop()
+        if number in mounted:
+            continue
         entries = system.entries(system.inode(number))
         levels.append((number, entries))
         waiting += [below for _, below in entries if system.inode(below).is_directory]
-    mounted = {node.inode.number for node in tree.nodes if node.is_mount_point}
     for number, entries in reversed(levels):
-        if number in mounted:
-            continue
         yield b"cd <%d>" % number
         for name, below in entries:
             command = b"rmdir " if system.inode(below).is_directory else b"rm "

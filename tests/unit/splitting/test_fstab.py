@@ -46,6 +46,12 @@ def test_path_of_the_root_is_not(path: bytes) -> None:
     fstab.check_free(FORMER + b"swap none swap sw 0 0\n/swap swap swap\nshort\n", path)
 
 
+def test_root_that_is_named_by_its_device_is_named_otherwise() -> None:
+    assert fstab.with_root(FORMER, "UUID=7") == FORMER.replace(b"/dev/vda1", b"UUID=7")
+    named = FORMER.replace(b"/dev/vda1", b"LABEL=root")
+    assert fstab.with_root(named, "UUID=7") == named
+
+
 def test_file_without_lines_gets_them() -> None:
     assert fstab.mount_points(fstab.with_mounts(b"", [Mount("UUID=1", b"/home", "a")])) == [
         b"/home"
