@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from acstor import abandoned_call, exception
 from acstor.dataplane.attachments import Attachments
-from acstor.dataplane.member_readers import open_members
+from acstor.dataplane.member_readers import MemberReader, open_members
 from acstor.dataplane.origin_source import OriginSource
 from acstor.native import DataPlane
 from acstor.origin.base import RefStore
@@ -47,10 +47,14 @@ def open_configured(
     active = {name for name, one in record.members.items() if one.state is MemberState.ACTIVE}
     deadline = conf.readpath.origin_deadline
     source = open_members(addresses, record, active, deadline, open_refs)
-    for one in source.members:
+    for one in _readers(source):
         if power.state(one.name) not in ASKED:
             one.asleep.set()
     return source
+
+
+def _readers(source: OriginSource) -> list[MemberReader]:
+    return [one for one in source.members if isinstance(one, MemberReader)]
 
 
 def _record(
@@ -113,7 +117,7 @@ class MemberFollower:
         open_refs: OpenRefs = open_driver,
     ) -> None:
         self._home = parse_members(conf.origin.members)[0]
-        self._readers = source.members
+        self._readers = _readers(source)
         self._used = {one.name for one in source.members}
         self._told = {one.name: one.generation for one in source.members}
         self._runtime = runtime

@@ -1,6 +1,5 @@
 """Making of a runtime, which is a :class:`acstor.native.DataPlane`."""
 
-import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -17,10 +16,6 @@ class OriginReader(Protocol):
 
 class MemberReader(Protocol):
     """Member of an origin of several stores, see :class:`.member_readers.MemberReader`."""
-
-    @property
-    def asleep(self) -> threading.Event:
-        """Set while it sleeps."""
 
     @property
     def name(self) -> str:

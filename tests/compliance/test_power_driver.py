@@ -3,17 +3,14 @@
 Redfish is that of the emulator of sushy-tools, with machines that are nowhere (``--fake``).
 """
 
-import contextlib
 import pathlib
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import pytest
-import requests
 
 from acstor import exception
 from acstor.origin.replicated.power.drivers.base import Machine, PowerDriver
@@ -26,6 +23,7 @@ from acstor.origin.replicated.power.drivers.redfish import (
     RedfishDriver,
 )
 from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.redfish import Emulator, running_emulator
 
 SECONDS = 60.0
 HASTY_SECONDS = 0.3
@@ -33,45 +31,10 @@ ANSWERS_SECONDS = 20.0
 """Longest time of a call whose deadline is hasty, however busy the machine is."""
 
 
-@dataclass(frozen=True)
-class Emulator:
-    """An emulator of management controllers."""
-
-    url: str
-    system: str
-
-
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    pytest.importorskip("sushy_tools")
-    folder = tmp_path_factory.mktemp("emulator")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    config = folder / "emulator.conf"
-    config.write_text(f"SUSHY_EMULATOR_STATE_DIR = {str(folder)!r}\n")
-    program = pathlib.Path(sys.executable).with_name("sushy-emulator")
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(
-            [program, "--fake", "-i", "127.0.0.1", "-p", str(port), "--config", config],
-            stdout=log, stderr=log, cwd=folder,
-        )  # fmt: skip
-    url = f"http://127.0.0.1:{port}"
-    systems: list[str] = []
-
-    def is_there() -> bool:
-        assert process.poll() is None, (folder / "log").read_text()
-        with contextlib.suppress(requests.ConnectionError):
-            found = requests.get(f"{url}/redfish/v1/Systems", timeout=10).json()["Members"]
-            systems.extend(one["@odata.id"] for one in found)
-        return bool(systems)
-
-    try:
-        wait_for("the emulator answers", is_there)
-        yield Emulator(url, systems[0])
-    finally:
-        process.terminate()
-        process.wait(30)
+    with running_emulator(tmp_path_factory.mktemp("emulator")) as found:
+        yield found
 
 
 def _memory(folder: pathlib.Path, emulator: Callable[[], Emulator]) -> PowerDriver:

@@ -1,4 +1,4 @@
-"""What the configuration says of the power of members."""
+"""Power of members, as the configuration has it."""
 
 import pathlib
 
