@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from acstor import native
 from acstor.dataplane import settings
-from acstor.dataplane.member_readers import open_members
+from acstor.dataplane.member_readers import MemberReader, open_members
 from acstor.dataplane.origin_source import OriginSource
 from acstor.origin.posix import PosixOrigin
 from acstor.origin.replicated.members import MemberAddress
@@ -37,6 +37,7 @@ class Machine:
         shutil.copytree(self.roots["a"], self.roots["b"])
         shutil.copy(self.roots["a"] / "manifests" / digest[:2] / digest, path / "manifest")
         source = self._members()
+        self.readers = {one.name: one for one in source.members if isinstance(one, MemberReader)}
         given = settings.from_conf(
             conf, version="1", chunk_size=CHUNK_SIZE, origin_posix_root=source.posix_root
         )
@@ -108,6 +109,26 @@ def test_member_of_another_generation_is_read_once_that_is_told(machine: Machine
     assert machine.pin(60) == 0
     with pytest.raises(native.DataPlaneError, match="no member c"):
         machine.runtime.set_member_generation("c", 1)
+
+
+def test_member_that_sleeps_is_not_read_and_is_again_once_it_is_back(machine: Machine) -> None:
+    asleep = machine.readers["b"].asleep
+    asleep.set()
+    machine.runtime.set_member_generation("b", 1)
+    packs = {pack: pack.read_bytes() for pack in machine.packs("a")}
+    for pack in packs:
+        pack.unlink()
+    assert machine.pin(0.5) == SIZE, "what it alone has is not known"
+    assert machine.count("calls_total", "b", "ok") == 0
+    asleep.clear()
+    assert machine.pin(60) == 0
+    assert machine.count("calls_total", "b", "ok") > 0
+
+
+def test_member_that_sleeps_keeps_nobody_from_reading_the_other(machine: Machine) -> None:
+    machine.readers["b"].asleep.set()
+    assert machine.pin(60) == 0
+    assert machine.count("calls_total", "b", "ok") == 0
 
 
 def test_members_that_make_no_sense_are_refused(
