@@ -21,6 +21,7 @@ from acstor.agent.restores.orders import RestoreOrder, RestoreReport
 from acstor.agent.restores.target import open_target
 from acstor.repository.images.usage import base_name
 from acstor.versions.host_restore.request import RestoreRequest
+from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.descendants import kill_descendants
 from testbed.fixtures.documents import ROOT
 from testbed.fixtures.qmp import Qemu
@@ -99,13 +100,18 @@ class RestoredHost(Host):
         """Restore a version; return the report."""
         return do(self.order(version, project=project))
 
+    def _checked(self) -> "subprocess.CompletedProcess[bytes] | None":
+        """Return what qemu-img says of the disk; None while a process that dies has its lock."""
+        done = subprocess.run(
+            ["qemu-img", "check", "-f", "qcow2", str(self.disk)],
+            timeout=120, capture_output=True, check=False,
+        )  # fmt: skip
+        return None if b"another process using the image" in done.stderr else done
+
     def check(self) -> None:
         """The image is whole; what a killed process has leaked is no damage."""
         if self.disk_format == "qcow2":
-            done = subprocess.run(
-                ["qemu-img", "check", "-f", "qcow2", str(self.disk)],
-                timeout=120, capture_output=True, check=False,
-            )  # fmt: skip
+            done = wait_for("who was killed has let go of the disk", self._checked)
             assert done.returncode in (0, 3), done.stdout
 
 
