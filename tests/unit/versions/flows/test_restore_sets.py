@@ -116,6 +116,15 @@ def test_all_disks_of_a_group_are_written_with_the_variables(cloud: Cloud) -> No
     ]
 
 
+@pytest.mark.parametrize("method", ["auto", "in_place"])
+def test_disks_that_are_named_are_restored_in_place(cloud: Cloud, method: str) -> None:
+    ask(cloud, method=method, versions=[ONE], version_id=ONE, group_id=None, disks=["vda"])
+    task = cloud.work()
+    result = result_of(task)
+    assert result["method"] == "in_place"
+    assert ("disks were named" in result["reason"]) == (method == "auto")
+
+
 def test_disk_that_is_named_is_written_alone(cloud: Cloud) -> None:
     ask(cloud, versions=[TWO], version_id=TWO, group_id=None, disks=["vdb"])
     task = cloud.work()
