@@ -94,11 +94,30 @@ def grow(tools: Tools, disk: WorkDisk, start: int, size_bytes: int, new_size_byt
 
     :raises ImageRefusedError: when that fails.
     """
+    with _apart(disk, start, size_bytes, new_size_bytes) as part:
+        command = ["resize2fs", f"/dev/fd/{part.descriptor}", f"{new_size_bytes // 1024}K"]
+        tools.must(command, descriptors=(part.descriptor,))
+
+
+def replay_journal(tools: Tools, disk: WorkDisk, start: int, size_bytes: int) -> None:
+    """Put in place what only the journal of the root file system has.
+
+    In a file of its own: after that e2fsck opens the file system again, and forgets its offset.
+
+    :raises ImageRefusedError: when that fails.
+    """
+    with _apart(disk, start, size_bytes, size_bytes) as part:
+        place = f"/dev/fd/{part.descriptor}"
+        tools.check_place(place, start, repair=True, descriptors=(part.descriptor,))
+
+
+@contextlib.contextmanager
+def _apart(disk: WorkDisk, start: int, size_bytes: int, new_size_bytes: int) -> Iterator[WorkDisk]:
+    """Have a part of a disk in a file of its own, and then, as it is by then, on the disk."""
     part = WorkDisk(disk.path + ".root", size_bytes)
     with contextlib.closing(part):
         copy_range(disk, start, part, 0, size_bytes)
-        command = ["resize2fs", f"/dev/fd/{part.descriptor}", f"{new_size_bytes // 1024}K"]
-        tools.must(command, descriptors=(part.descriptor,))
+        yield part
         copy_range(part, 0, disk, start, new_size_bytes)
     os.unlink(part.path)
 

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from acstor import exception, files
+from acstor.browsing.disk_files import PartitionFound
 from acstor.repository.images import inspection
 from acstor.repository.progress import Progress
 from acstor.repository.source import base, confinement
 from acstor.splitting import layout, root_edit
 from acstor.splitting.ext4.file_system import Ext4FileSystem
+from acstor.splitting.ext4.superblock import damaged
 from acstor.splitting.layout import ALIGNMENT, SECTOR, Layout, TableKind
 from acstor.splitting.plan import NewPartition, Plan, make_plan
 from acstor.splitting.population import Population
@@ -84,8 +86,10 @@ def _refuse_early(request: Request, source: base.ImageSource, found: Layout) -> 
 
     Damage is no reason yet: e2fsck may correct it, and replays the journal of a disk in use.
     """
+    root = layout.root_of(source, found, request.root_partition)
     with contextlib.suppress(exception.ImageRefusedError):
-        _planned(request, source, found, 0)
+        if not Ext4FileSystem(source, root.start).superblock.needs_recovery:
+            _planned(request, source, found, 0)
 
 
 def _opened(request: Request) -> base.ImageSource:
@@ -112,8 +116,19 @@ def _planned(
         moved = [dataclasses.replace(one, start=one.start + shift) for one in found.partitions]
         found = dataclasses.replace(found, partitions=tuple(moved), end=found.end + shift)
     root = layout.root_of(disk, found, request.root_partition)
-    system = Ext4FileSystem(disk, root.start)
+    system = _file_system(disk, root, 0)
     return system, make_plan(system, found, root.number, request.rules, request.root_size_bytes)
+
+
+def _file_system(disk: layout.SizedDisk, root: PartitionFound, shift: int) -> Ext4FileSystem:
+    """Return the root file system.
+
+    :raises ImageRefusedError: when it says that it is larger than its partition.
+    """
+    system = Ext4FileSystem(disk, root.start + shift)
+    if system.superblock.size_bytes > root.size_bytes:
+        raise damaged(f"{system.superblock.size_bytes} bytes in a partition of {root.size_bytes}")
+    return system
 
 
 def _split_disk(
@@ -123,6 +138,9 @@ def _split_disk(
     root = layout.root_of(
         disk if not shift else _Shifted(disk, shift), found, request.root_partition
     )
+    former = _file_system(disk, root, shift).superblock
+    if former.needs_recovery:
+        root_edit.replay_journal(tools, disk, root.start + shift, former.size_bytes)
     tools.check(root.start + shift, repair=True)
     system, plan = _planned(request, disk, found, shift)
     progress.begin("moving files", max(1, sum(one.tree.data_bytes for one in plan.partitions)))

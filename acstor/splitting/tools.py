@@ -98,8 +98,14 @@ class Tools:
         :param repair: whether to replay its journal, and to correct what is safe to.
         :raises ImageRefusedError: when it is damaged.
         """
-        command = ["e2fsck", "-f", "-p" if repair else "-n", self.place(start)]
-        status, said = self.run(command)
+        self.check_place(self.place(start), start, repair=repair)
+
+    def check_place(
+        self, place: str, start: int, *, repair: bool, descriptors: tuple[int, ...] = ()
+    ) -> None:
+        """Check a file system that is at a place of its own; see :meth:`check`."""
+        command = ["e2fsck", "-f", "-p" if repair else "-n", place]
+        status, said = self.run(command, descriptors=descriptors)
         if status not in ((0, 1) if repair else (0,)):
             raise exception.ImageRefusedError(
                 f"e2fsck finds the file system at byte {start} damaged: {_reason(status, said)}",

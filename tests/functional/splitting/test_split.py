@@ -88,25 +88,34 @@ def owner(image: pathlib.Path, start: int, path: str) -> str:
     return f"{lines[0].split('Mode:')[1].split()[0]} {lines[2].split('Size')[0]}"
 
 
-def test_content_of_moved_files_is_gone_from_the_root(tmp_path: pathlib.Path) -> None:
+def test_moved_content_is_gone_from_the_root_and_holes_stay(tmp_path: pathlib.Path) -> None:
     image, output = make_image(tmp_path), tmp_path / "out.raw"
     marker = b"of the user\n"
-    split(image, output, "/home=none")
+    plan = split(image, output, "/home=none", "/var/cache=write-back")
     content = output.read_bytes()
     root_end = image.root_start + split_images.ROOT_SIZE
     assert marker in image.path.read_bytes()[:root_end]
     assert marker not in content[:root_end]
     assert marker in content[root_end:]
-
-
-def test_holes_stay_holes(tmp_path: pathlib.Path) -> None:
-    image, output = make_image(tmp_path), tmp_path / "out.raw"
-    plan = split(image, output, "/var/cache=none")
-    start = plan.partitions[0].start
-    fields = debugfs(output, start, "stat /sparse")
+    fields = debugfs(output, plan.partitions[1].start, "stat /sparse")
     assert f"Size: {50 << 20}" in fields
     assert int(fields.split("Blockcount:")[1].split()[0]) <= 16
     assert output.stat().st_blocks * 512 < 40 * MIB < output.stat().st_size
+
+
+def test_journal_of_a_disk_in_use_is_replayed(tmp_path: pathlib.Path) -> None:
+    image, output = make_image(tmp_path), tmp_path / "out.raw"
+    block = tmp_path / "block"
+    block.write_bytes(b"only in the journal".ljust(1024, b"."))
+    image.debugfs("journal_open", f"journal_write -b 50000 {block}", "journal_close")
+    place = f"?offset={image.root_start}"
+    assert "needs_recovery" in run("dumpe2fs", "-h", f"{image.path}{place}")
+    plan = split(image, output, "/home=none")
+    assert "needs_recovery" not in run("dumpe2fs", "-h", f"{output}{place}")
+    with output.open("rb") as file:
+        file.seek(image.root_start + 50000 * 1024)
+        assert file.read(19) == b"only in the journal"
+    assert listing(output, plan.partitions[0].start)
 
 
 def test_image_with_an_mbr_has_regions_by_place(tmp_path: pathlib.Path) -> None:
