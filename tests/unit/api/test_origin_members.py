@@ -5,6 +5,7 @@ import pytest
 from acstor.origin.memory import MemoryOrigin
 from acstor.origin.replicated.members_status import MembersStatus, MemberStatus, write_status
 from acstor.origin.replicated.membership import Membership
+from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.states import MemberEvent
 from testbed.fixtures.api_callers import TestCaller, first_error
 from tests.unit.api.setting import Setting
@@ -48,6 +49,25 @@ def test_members_are_shown_as_the_registrar_saw_them(
     assert (shown["reachable"], shown["owed_bytes"], shown["sole_bytes"]) == (False, 5 << 30, 7)
     assert (shown["refs_behind"], shown["refs_age_seconds"]) == (2, 61)
     assert shown["problem"] == "member ceph did not answer"
+
+
+@pytest.mark.parametrize(
+    ("power", "reachable", "problem"),
+    [
+        (PowerState.OFF, None, "power: off"),
+        (PowerState.STUCK, None, "power: stuck"),
+        (PowerState.CATCHING_UP, True, "power: catching-up"),
+        (PowerState.ACTIVE, True, ""),
+    ],
+)
+def test_member_that_sleeps_is_not_shown_as_lost(
+    admin: TestCaller, api: Setting, membership: Membership,
+    power: PowerState, reachable: bool | None, problem: str,
+) -> None:  # fmt: skip
+    seen = MemberStatus(reachable is True, 0, 0, 0, None, "", power)
+    write_status(api.origin, MembersStatus(1_000.0, "ctl1", 1_000.0, {"ceph": seen}))
+    shown = admin.get(f"{PATH}/ceph").json["origin_member"]
+    assert (shown["reachable"], shown["problem"]) == (reachable, problem)
 
 
 def test_member_is_drained_and_kept(admin: TestCaller, membership: Membership) -> None:

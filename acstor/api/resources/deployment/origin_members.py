@@ -9,12 +9,13 @@ from acstor.api.errors import not_found
 from acstor.api.operations import Answer, Call, operation
 from acstor.api.resources.base import BackedResource
 from acstor.api.schemas import cluster as schemas
+from acstor.origin.replicated.power.states import SYNCHRONISED, PowerState
 
 _HINT = "list what there is: openstack acstor origin list"
 
 
 def fields_of(members: OriginMembers, name: str) -> dict[str, Any]:
-    """Return a member; what the registrar has not seen yet is null."""
+    """Return a member; what the registrar has not seen yet is null, as is what sleeps."""
     entry, status = members.record.members[name], members.status
     seen = None if status is None else status.members.get(name)
     fields: dict[str, Any] = {
@@ -32,15 +33,17 @@ def fields_of(members: OriginMembers, name: str) -> dict[str, Any]:
     }
     if seen is None or status is None:
         return fields
+    is_asked = seen.power in SYNCHRONISED
+    power = "" if seen.power is PowerState.ACTIVE else f"power: {seen.power.value}"
     moment = datetime.datetime.fromtimestamp(status.updated_at, datetime.UTC)
     age = seen.refs_age_seconds
     return fields | {
-        "reachable": seen.is_reachable,
+        "reachable": seen.is_reachable if is_asked else None,
         "owed_bytes": seen.owed_bytes,
         "sole_bytes": seen.sole_bytes,
         "refs_behind": seen.refs_behind,
         "refs_age_seconds": None if age is None else round(age),
-        "problem": seen.error,
+        "problem": seen.error or power,
         "seen_at": times.text(moment),
     }
 
