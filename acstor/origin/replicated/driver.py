@@ -13,11 +13,12 @@ from acstor.origin.replicated.checked_store import CheckedStore
 from acstor.origin.replicated.member import Member
 from acstor.origin.replicated.members import MemberAddress, addresses_of
 from acstor.origin.replicated.objects import Check, ReplicatedObjects, accept
+from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.refs import HomeRefs
 from acstor.origin.replicated.set_placement import LOG_FOLDER, SetPlacement
 from acstor.origin.replicated.sync.change_log import ChangeLogWriter
 from acstor.origin.replicated.sync.log_keeper import LogKeeper
-from acstor.origin.replicated.view import MembersView
+from acstor.origin.replicated.view import REFRESH_SECONDS, MembersView
 
 MEMBER_SECONDS = 15.0
 """Longest time of a call of a member, without what a large object takes on top."""
@@ -115,8 +116,10 @@ class ReplicatedOrigin(OriginPair):
             self.placement,
             check=check,
             noted=self._keeper.note,
-            power=self.view.power_state,
+            power=self._power_state,
         )
+        self._clock = clock
+        self._look_at = clock() + REFRESH_SECONDS
         super().__init__(self.replicated, HomeRefs(self._home_store))
 
     @classmethod
@@ -133,6 +136,18 @@ class ReplicatedOrigin(OriginPair):
         with contextlib.suppress(exception.AcstorError):
             self.view.refresh()
         return super().of_member(name)
+
+    def _power_state(self, name: str) -> PowerState:
+        """Return the power state of a member; have the home be asked where that is due.
+
+        By a thread of the home's, and nobody waits for it: who only reads from other members has to
+        hear that one of them sleeps, and is not to depend on the home.
+        """
+        now = self._clock()
+        if now >= self._look_at:
+            self._look_at = now + REFRESH_SECONDS
+            self.members[self.view.home].run_aside(self.view.refresh_power)
+        return self.view.power_state(name)
 
     def close(self) -> None:
         """Store what is left of the change logs, and close all stores."""

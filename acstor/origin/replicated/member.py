@@ -193,6 +193,14 @@ class Member:
         if not self._submit(_Job(lambda origin: origin.exists(TRIED_KEY), ended)):
             self._note(begun, is_failure=True)
 
+    def run_aside(self, action: Callable[[], object]) -> None:
+        """Have a thread do something with the store, and wait for nothing, nor for its success.
+
+        Not while the breaker is open.
+        """
+        if self.breaker.state is BreakerState.CLOSED:
+            self._submit(_Job(lambda origin: action()))
+
     def close(self) -> None:
         """Let the threads end, and close the store; a thread that hangs is left to itself."""
         with self._lock:

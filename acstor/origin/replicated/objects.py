@@ -177,9 +177,11 @@ class ReplicatedObjects(base.ObjectStore):
         keys.validate_key(key)
         placed = self._placement.place(key)
         first = placed.members[0]
-        others = [member for member in self._holders(placed) if member.name != first]
-        if not placed.is_sole:
-            self._owe_deletion(key)
+        # Told once: one that wakes in between is either asked, or owes it.
+        asleep = () if placed.is_sole else self._asleep()
+        self._owe_deletion(key, asleep)
+        names = placed.members if placed.is_sole else tuple(self.members)
+        others = [self.members[name] for name in names if name != first and name not in asleep]
         found = [member.call(lambda origin: origin.delete(key)) for member in others]
         return self.members[first].call(lambda origin: origin.delete(key)) or any(found)
 
@@ -309,12 +311,14 @@ class ReplicatedObjects(base.ObjectStore):
     def _awake(self) -> Sequence[Member]:
         return [self.members[name] for name in tuple(self.members) if self._power(name) in ASKED]
 
-    def _owe_deletion(self, key: str) -> None:
+    def _asleep(self) -> tuple[str, ...]:
+        return tuple(name for name in tuple(self.members) if self._power(name) not in ASKED)
+
+    def _owe_deletion(self, key: str, asleep: Sequence[str]) -> None:
         """Note a deletion for each member that sleeps, before anything is deleted."""
-        for name in tuple(self.members):
-            if self._power(name) not in ASKED:
-                note = owed_deletions.note_key(name, key)
-                self._put(self._placement.place(note).members[0], note, key.encode())
+        for name in asleep:
+            note = owed_deletions.note_key(name, key)
+            self._put(self._placement.place(note).members[0], note, key.encode())
 
     def _holders(self, placed: Placed) -> Sequence[Member]:
         """Return the members awake that may have an object that is placed so."""

@@ -100,6 +100,17 @@ class MembersView:
             self._ref, self._record = ref, record
         self._read_power()
 
+    def refresh_power(self) -> None:
+        """Read again who sleeps, and nothing else, unless somebody reads just now.
+
+        :raises UnavailableError: when the home cannot be reached.
+        """
+        if self._lock.acquire(blocking=False):
+            try:
+                self._read_power()
+            finally:
+                self._lock.release()
+
     def _read_power(self) -> None:
         ref = self._refs.refresh_ref(POWER_REF, self._power_ref)
         if ref is self._power_ref:

@@ -16,6 +16,7 @@ from acstor.origin.replicated.power.switching import STRAY_SECONDS
 from acstor.origin.replicated.search import Absence
 from acstor.origin.replicated.sole_objects import find_sole
 from acstor.origin.replicated.states import MemberEvent
+from testbed.fixtures.conditions import wait_for
 from tests.unit.origin.replicated.power.sleepers import PACKS, TIMES, Powered, Sleepers
 
 KEYS = sorted(PACKS)
@@ -53,6 +54,21 @@ def test_nothing_touches_a_store_whose_machine_is_off(cloud: Sleepers) -> None:
     assert cloud.stores["near"].touched_while_off == 0
     assert cloud.origin.members["near"].reading.failures == 0, "no breaker hears of it"
     assert not cloud.origin.replicated.faults
+
+
+def test_who_reads_from_other_members_only_hears_of_it(cloud: Sleepers) -> None:
+    reader = cloud.process("reader")[0]
+    # Slow once, so that it is asked last from now on.
+    reader.members["home"]._note(cloud.clock.now - 5.0, is_failure=False)
+    reader.get(KEYS[0], 1 << 20)
+    cloud.sleep()
+    cloud.clock.now += 60.0
+    reader.get(KEYS[0], 1 << 20)
+    wait_for(
+        "the reader hears that near sleeps",
+        lambda: reader.view.power_state("near") is PowerState.OFF,
+        timeout=20,
+    )
 
 
 def test_what_is_nowhere_that_is_on_is_not_taken_for_absent(cloud: Sleepers) -> None:
@@ -122,6 +138,7 @@ def test_deletion_by_who_takes_it_for_asleep_is_made_up_for_later(cloud: Sleeper
     stale = cloud.process("of long ago")[0]
     stale.view.refresh(is_due=True)
     stale.view.refresh = lambda is_due=False: None  # type: ignore[method-assign,misc]
+    stale.view.refresh_power = lambda: None  # type: ignore[method-assign]
     cloud.wake()
     stale.delete(KEYS[0])
     assert KEYS[0] in cloud.packs_of("near")
