@@ -176,6 +176,12 @@ def _require_empty(name: str, store: Origin) -> None:
         )
 
 
+def _volumes_in(home: Origin, name: str) -> list[str]:
+    """Return the volumes that write to a member, or are to."""
+    records = VolumeStore(Repository.open(home))
+    return [one.id for one in records.list() if is_used_by(one.record, name)]
+
+
 class MemberCommand(command.Command):
     """Base of those that name one member."""
 
@@ -221,8 +227,7 @@ class DrainMember(MemberCommand):
         name = parsed_args.name
         self._change(name, MemberEvent.DRAIN)
         with _home(repository_access.configuration(self.app)) as (_, store):
-            records = VolumeStore(Repository.open(store))
-            volumes = [one.id for one in records.list() if is_used_by(one.record, name)]
+            volumes = _volumes_in(store, name)
         if volumes:
             self.app.stdout.write(
                 f"{len(volumes)} volumes write to it or are to, {volumes[0]} for one: "
@@ -307,12 +312,15 @@ class FailMember(MemberCommand):
         name = parsed_args.name
         with _home(repository_access.configuration(self.app)) as (_, store):
             status = read_status(store)
+            volumes = _volumes_in(store, name)
         seen = None if status is None else status.members.get(name)
         if seen is None or status is None:
             lost, more = 0, "what it alone has is not known: no registrar has looked at it"
         else:
             lost = seen.sole_bytes
             more = f"{lost} bytes of images and volumes are lost with it; {_certainty(status)}"
+        if volumes:
+            more += f"; {len(volumes)} volumes write to it and cannot be opened any more"
         if parsed_args.lost_bytes != lost:
             raise exception.ConflictError(
                 f"giving up member {name} was not confirmed: {more}",

@@ -161,6 +161,14 @@ def test_member_is_taken_away_when_no_volume_needs_it(members: Members) -> None:
     )
 
 
+def test_giving_up_a_member_says_which_volumes_it_takes_with_it(members: Members) -> None:
+    members.run("assignment", "move", FIRST, "near")
+    members.own(FIRST, 1)
+    status, text = members("origin", "fail", "near")
+    assert status != 0
+    assert "1 volumes write to it and cannot be opened any more" in text
+
+
 def test_one_store_has_no_assignments(members: Members) -> None:
     members.config.write_text(f"[origin]\nurl = posix://{members.folder / 'home'}\n")
     status, text = members("assignment", "list")

@@ -87,7 +87,7 @@ def test_volume_stays_while_its_new_member_is_away(
 def test_requests_wait_while_its_old_member_is_away(
     served: HostUnderTest, store: VolumeStore, stores: dict[str, FaultyOrigin]
 ) -> None:
-    """What is not pushed cannot be: the volume stays where it is, and nothing is lost."""
+    """The volume stays where it is, as nothing more can be pushed, and nothing is lost."""
     send(store, "near")
     wait_for("it goes on in near", lambda: has_moved(served, store, "near"))
     word = served.device.write(512)
