@@ -10,11 +10,11 @@ from acstor.repository.copying.copier import Copier, CopySettings, Verify
 from acstor.repository.copying.object_check import check_object
 from acstor.repository.copying.report import CopyReport
 from acstor.repository.copying.roots import open_end
+from acstor.repository.copying.settled_volumes import Seal
 from acstor.repository.repository import Repository
 from acstor.repository.volumes import log_range
 from acstor.repository.volumes.log_range import LogRange
 from acstor.repository.volumes.record import DiskState
-from acstor.repository.volumes.settling import Seal
 from acstor.repository.volumes.store import NewVolume, VolumeStore
 from testbed.fixtures.usage_records import write_usage
 from tests.unit.repository.images import disk, image_id, open_repository, read_back, register

@@ -8,8 +8,8 @@ from acstor import exception
 from acstor.origin import base, memory
 from acstor.repository import layout
 from acstor.repository.copying.copier import Copier, CopySettings
+from acstor.repository.copying.settled_volumes import Seal
 from acstor.repository.repository import Repository
-from acstor.repository.volumes.settling import Seal
 from tests.unit.repository.copying.cloud import (
     IN_USE,
     TEXTS,
