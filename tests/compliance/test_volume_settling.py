@@ -45,7 +45,8 @@ class ControlPlane:
         slot = first
         while True:
             key = layout.log_key(volume, epoch, slot)
-            if self.origin.put_if_absent(key, [SEAL]) or self.origin.get(key, 100) == SEAL:
+            log = self.origin.of_member(member)
+            if log.put_if_absent(key, [SEAL]) or log.get(key, 100) == SEAL:
                 break
             slot += 1
         self.step()

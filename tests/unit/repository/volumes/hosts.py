@@ -33,16 +33,17 @@ class Owner:
         self.host = host
         self.salt = salt
         self.epoch = -1
+        self.member: str | None = None
         self.following = 0
         self.size_bytes = 0
 
     def acquire(self) -> VolumeRecord:
         """Become the owner: take over and seal where that is necessary."""
         record = self.store.acquire(self.volume_id, self.host).after
-        self.epoch = record.epoch
+        self.epoch, self.member = record.epoch, record.member
         if record.unsealed is not None:
             seal = record.next
-            while not self._put_seal(record.unsealed, seal):
+            while not self._put_seal(record.unsealed, record.unsealed_member, seal):
                 seal += 1
             record = self.store.record_takeover(
                 self.volume_id, self.host, self.epoch, last=seal - 1, seal=seal
@@ -51,18 +52,17 @@ class Owner:
         self.size_bytes = record.size_bytes
         return record
 
-    def _put_seal(self, epoch: int, sequence: int) -> bool:
+    def _put_seal(self, epoch: int, member: str | None, sequence: int) -> bool:
         """Return whether there is a seal now; False when a log object was there."""
         key = layout.log_key(self.volume_id, epoch, sequence)
-        if self.origin.put_if_absent(key, [SEAL]):
-            return True
-        return self.origin.get(key, 1 << 20) == SEAL
+        log = self.origin.of_member(member)
+        return log.put_if_absent(key, [SEAL]) or log.get(key, 1 << 20) == SEAL
 
     def write(self, content: str) -> int:
         """Store a log object; return its sequence number once it is acknowledged."""
         sequence = self.following
         key = layout.log_key(self.volume_id, self.epoch, sequence)
-        if not self.origin.put_if_absent(key, [content.encode()]):
+        if not self.origin.of_member(self.member).put_if_absent(key, [content.encode()]):
             raise FencedOwnerError(key)
         self.following += 1
         return sequence
