@@ -82,7 +82,11 @@ class Transfer:
             return Copied(is_copied=False, damage=damage.message)
         if found is not None:
             self._destination.delete(key)
-        self._destination.put_if_absent(key, [content])
+        destination: base.ObjectStore = self._destination
+        if key.startswith(layout.VOLUME_LOG_PREFIX):
+            # Slots are decided in the home: a copy of a record names no other member.
+            destination = destination.of_member(None)
+        destination.put_if_absent(key, [content])
         return Copied(True, found is not None, None if damage is None else damage.message)
 
     def verify(self, key: str, size: int) -> None:
