@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from acstor import exception, native
 from acstor.origin import base
 from acstor.origin.doorbell import Doorbell
+from acstor.origin.pair import OriginPair
 from acstor.repository.source.base import Extent, ImageSource
 
 Answer = TypeVar("Answer")
@@ -114,6 +115,21 @@ class NativeThreadOrigin(base.Origin):
     def is_protected(self, key: str) -> bool:
         """Return whether there is such an object that hosts cannot delete."""
         return self._run(lambda: self._inner.is_protected(key))
+
+    def of_member(self, name: str | None) -> base.ObjectStore:
+        """Return the store of one member alone, whose calls are run elsewhere as well."""
+        return self._elsewhere(self._run(lambda: self._inner.of_member(name)))
+
+    def near_member(self, name: str | None) -> base.ObjectStore:
+        """Return the same objects, those of logs from one member before others."""
+        return self._elsewhere(self._run(lambda: self._inner.near_member(name)))
+
+    def _elsewhere(self, store: base.ObjectStore) -> base.ObjectStore:
+        if store is self._inner:
+            return self
+        made = NativeThreadOrigin(OriginPair(store, self._inner), self._caller)
+        made._turn = self._turn
+        return made
 
     def delete(self, key: str) -> bool:
         """Delete an object."""
