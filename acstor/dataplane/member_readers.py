@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from acstor import exception
-from acstor.dataplane.origin_source import OriginSource, source_of
+from acstor.dataplane.origin_source import LastMember, OriginSource, source_of
 from acstor.dataplane.runtime import OriginReader
+from acstor.native import RadosReader
 from acstor.origin.base import RefStore
 from acstor.origin.replicated.member_records import MembersRecord, read_mark
 from acstor.origin.replicated.members import MemberAddress
@@ -90,7 +91,7 @@ def open_members(
     """Return the members of an origin that may have objects, in the order of the configuration.
 
     Those that are removed or failed, and those that have not joined yet, are left out. Where one is
-    left, it is read as any origin is.
+    left, it is read as any origin is; nothing is stored in it past Python, as others may join.
 
     :param addresses: all members that the configuration names.
     :param record: what the home says of them.
@@ -125,7 +126,10 @@ def open_members(
         if entry.state in USED and name not in known:
             readers.append(_not_configured(name, entry.generation, record))
     if len(readers) == 1:
-        return OriginSource(readers[0].posix_root, readers[0].reader)
+        reader = readers[0].reader
+        if isinstance(reader, RadosReader):
+            reader = LastMember(reader)
+        return OriginSource(readers[0].posix_root, reader)
     return OriginSource(None, None, tuple(readers))
 
 

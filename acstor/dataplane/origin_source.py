@@ -10,7 +10,7 @@ from oslo_config import cfg
 from acstor import exception
 from acstor.dataplane.attachments import Attachments
 from acstor.dataplane.runtime import MemberReader, OriginReader
-from acstor.native import RadosReader
+from acstor.native import RadosReader, map_errors
 from acstor.origin.rados import location, native_reader
 
 LOG = logging.getLogger(__name__)
@@ -18,6 +18,29 @@ LOG = logging.getLogger(__name__)
 CHUNK_SIZE_DEFAULT = 64 << 10
 """Chunk size of a repository that is made without one being given, bytes."""
 _POSIX_SCHEMES = frozenset({"posix", "file"})
+
+
+class LastMember:
+    """The only member in use of an origin of several stores, which is in Ceph: read natively.
+
+    The runtime is not given the native reader itself, with which it would store log objects of all
+    volumes past Python, and in that store. Once another member joins, epochs are in that one too.
+    """
+
+    def __init__(self, reader: RadosReader) -> None:
+        self._reader = reader
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        """Read from an object into ``buffer``.
+
+        :raises AcstorError: as of the member's store.
+        """
+        with map_errors(f"reading {key}"):
+            return self._reader.readinto(key, offset, buffer)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._reader.close()
 
 
 @dataclass(frozen=True)
@@ -38,7 +61,7 @@ class OriginSource:
     def close(self) -> None:
         """End the connections of native readers, which no thread of may outlive this process."""
         for reader in (self.reader, *(one.reader for one in self.members)):
-            if isinstance(reader, RadosReader):
+            if isinstance(reader, RadosReader | LastMember):
                 reader.close()
 
 

@@ -5,10 +5,12 @@ import pathlib
 import pytest
 
 from acstor import exception
+from acstor.dataplane import member_readers, origin_source
 from acstor.dataplane.member_readers import open_members
 from acstor.dataplane.origin_source import OriginSource
 from acstor.origin.base import RefStore
 from acstor.origin.memory import MemoryOrigin
+from acstor.origin.rados import native_reader
 from acstor.origin.replicated.member_records import MembersRecord
 from acstor.origin.replicated.members import MemberAddress
 from acstor.origin.replicated.membership import Membership
@@ -90,3 +92,43 @@ def test_members_that_are_not_used_are_not_read(stores: Stores) -> None:
 def test_member_that_the_home_does_not_know_is_left_out(stores: Stores) -> None:
     stores.addresses.append(MemberAddress("other", "posix:///other"))
     assert [one.name for one in stores.open().members] == list(NAMES)
+
+
+class NativeReader:
+    """Stands in the place of a reader in Ceph, which brings a writer of logs with it."""
+
+    is_closed = False
+
+    def __init__(self, **settings: object) -> None:
+        del settings
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        buffer[:] = b"x" * len(buffer)
+        return len(buffer)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_no_log_is_stored_past_python_in_the_last_member(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others join while the data plane runs, and epochs of volumes are in them then.
+
+    With a writer of its own the runtime stored all but the first object of these in this one, where
+    nobody looks: whoever seals the epoch finds its end behind that first one.
+    """
+    for module in (native_reader, origin_source, member_readers):
+        monkeypatch.setattr(module, "RadosReader", NativeReader, raising=False)
+    stores.addresses[0] = MemberAddress("nfs", "rados://heads")
+    assert isinstance(stores.open().members[0].reader, NativeReader)
+    for name in NAMES[1:]:
+        stores.record = stores.membership.change(name, MemberEvent.FAIL)
+    source = stores.open()
+    reader = source.given
+    assert not isinstance(reader, list | NativeReader | None)
+    buffer = bytearray(3)
+    assert reader.readinto("packs/0", 0, memoryview(buffer)) == 3
+    assert buffer == b"xxx"
+    source.close()
+    assert reader._reader.is_closed  # type: ignore[attr-defined]
