@@ -70,7 +70,7 @@ class MemberUpkeep:
             leader,
             times=power.times,
             switched=metrics.note_switch,
-            is_written=logs.is_written,
+            is_written=logs.may_be_written,
         )
         self._power = PowerKeeping(
             origin,

@@ -6,6 +6,7 @@ An epoch has one member for ever (RFD 38, Invariant M): a log that is known is k
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from acstor import exception
 from acstor.origin.base import Ref, RefStore
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE
@@ -18,7 +19,8 @@ _PREFIXES = (layout.VOLUME_PREFIX, layout.SNAPSHOT_PREFIX, layout.VERSION_PREFIX
 class _Known(NamedTuple):
     """A ref, and the logs that it names."""
 
-    ref: Ref
+    ref: Ref | None
+    """None: the ref is damaged."""
     logs: tuple[tuple[str, str | None], ...]
     """Folder and member of each; None: the home."""
     written: frozenset[str | None] | None
@@ -37,30 +39,41 @@ class RecordedLogs:
         self._home = home
         self._known: dict[str, _Known] = {}
         self._folders: dict[str, str | None] = {}
+        self._is_fresh = False
 
     def refresh(self) -> None:
         """Look at all records again.
 
         :raises UnavailableError: when the home cannot be reached; what was known stays known.
         """
+        self._is_fresh = False
         known: dict[str, _Known] = {}
         for prefix in _PREFIXES:
             for name in list(self._refs.list_refs(prefix)):
-                before = self._known.get(name)
-                ref = self._refs.refresh_ref(name, before.ref if before else None)
-                if before is not None and ref is before.ref:
-                    known[name] = before
-                elif ref is not None:
-                    content = ref.content
-                    known[name] = _Known(
-                        ref, tuple(_logs_of(name, content)), _written_of(name, content)
-                    )
+                found = self._look(name, self._known.get(name))
+                if found is not None:
+                    known[name] = found
         folders: dict[str, str | None] = {}
         for one in known.values():
             for folder, member in one.logs:
                 # A program that knows no members may have left it out of what it has copied.
                 folders[folder] = member or folders.get(folder)
         self._known, self._folders = known, folders
+        self._is_fresh = True
+
+    def _look(self, name: str, before: _Known | None) -> _Known | None:
+        """Return what a ref names; None: it is gone."""
+        former = None if before is None else before.ref
+        try:
+            ref = self._refs.refresh_ref(name, former)
+        except exception.CorruptError:
+            # Of one that is damaged the others are known all the same.
+            return _Known(None, () if before is None else before.logs, None)
+        if ref is None:
+            return None
+        if before is not None and ref is former:
+            return before
+        return _Known(ref, tuple(_logs_of(name, ref.content)), _written_of(name, ref.content))
 
     def member_of(self, folder: str) -> str | None:
         """Return the member in which an epoch was written; None: no record names its log."""
@@ -74,6 +87,10 @@ class RecordedLogs:
         One whose record cannot be read may need any.
         """
         return any(one.written is None or member in one.written for one in self._known.values())
+
+    def may_be_written(self, member: str) -> bool:
+        """Return the same, and True where the last look failed: volumes may have come since."""
+        return not self._is_fresh or self.is_written(member)
 
 
 def _written_of(name: str, content: bytes) -> frozenset[str | None] | None:

@@ -71,7 +71,7 @@ class PowerSwitching:
     :param leader: name of this process.
     :param times: bounds.
     :param switched: is told of attempts.
-    :param is_written: says whether volumes write to a member, as of the last synchronisation.
+    :param is_written: says whether volumes may write to a member, as of the last synchronisation.
     :param clock: monotonic seconds.
     :param now: seconds since the epoch.
     """

@@ -236,6 +236,11 @@ class MemberKeeping:
             if self._logs is not None:
                 # First: the epoch of what a change log names is in a record that is older.
                 self._logs.refresh()
+        except exception.AcstorError as error:
+            # Logs whose place is not known are owed to nobody: a comparison would miss them.
+            LOG.warning("the records of volumes: %s", exception.one_line(error))
+            return
+        try:
             self._sync.look()
         except exception.AcstorError as error:
             LOG.warning("change logs of members: %s", exception.one_line(error))

@@ -132,7 +132,7 @@ class Sleepers:
         )
         switching = PowerSwitching(
             origin, keeping, self.drivers, leader,
-            times=TIMES, is_written=logs.is_written, clock=self.clock, now=self.clock,
+            times=TIMES, is_written=logs.may_be_written, clock=self.clock, now=self.clock,
         )  # fmt: skip
         machines = {
             name: MachineSettings(WATTS[name], self.drivers.get(name)) for name in self.stores

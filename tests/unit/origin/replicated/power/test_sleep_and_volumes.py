@@ -1,13 +1,17 @@
 """Members that volumes write to, and members that sleep: the former do not."""
 
+import dataclasses
 import uuid
+from collections.abc import Iterator
 
 import pytest
 
 from acstor import exception
+from acstor.origin import base
 from acstor.origin.replicated.power.deciding import Why
 from acstor.origin.replicated.power.drivers.base import Machine
-from acstor.origin.replicated.power.record import Desired
+from acstor.origin.replicated.power.power_keeping import PowerKeeping
+from acstor.origin.replicated.power.record import Desired, read_power, swap_power
 from acstor.origin.replicated.power.states import PowerState
 from acstor.repository import layout
 from acstor.repository.repository import Repository
@@ -116,3 +120,81 @@ def test_record_that_cannot_be_read_keeps_all_on(cloud: Sleepers) -> None:
     for _ in range(5):
         cloud.run()
         assert cloud.state() is PowerState.ACTIVE
+
+
+def test_records_that_were_not_read_keep_all_on(
+    cloud: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process leads, and gets no answer when it looks at the records first."""
+    key = write(cloud)
+    cloud.want(Desired.ASLEEP)
+    with monkeypatch.context() as patched:
+        patched.setattr(PowerKeeping, "run", lambda self: None)
+        cloud.run()
+    cloud.stores["far"].inner.delete(key)
+    cloud.home.delete(key)
+    store = volumes(cloud)
+    store.snapshot(VOLUME, str(uuid.UUID(int=3)))
+    store.delete(VOLUME)
+    record, token = read_power(cloud.home)
+    quiescing = dataclasses.replace(record.entry("near"), state=PowerState.QUIESCING)
+    swap_power(cloud.home, token, record.with_entry("near", quiescing))
+
+    def refuse(prefix: str = "") -> Iterator[str]:
+        raise exception.UnavailableError(f"{prefix}: no answer, on purpose")
+
+    cloud.lead("another")
+    with monkeypatch.context() as patched:
+        patched.setattr(cloud.origin, "list_refs", refuse)
+        cloud.run()
+    assert cloud.state() is PowerState.QUIESCING
+    cloud.run_until(PowerState.SWITCHING_OFF)
+    assert cloud.home.exists(key), "near alone had it"
+
+
+def test_volume_that_comes_while_records_are_not_read_keeps_a_member_on(
+    cloud: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = volumes(cloud)
+    store.assign(VOLUME, None)
+    cloud.run()
+    store.assign(VOLUME, "near")
+
+    def refuse(prefix: str = "") -> Iterator[str]:
+        raise exception.UnavailableError(f"{prefix}: no answer, on purpose")
+
+    cloud.want(Desired.ASLEEP)
+    with monkeypatch.context() as patched:
+        patched.setattr(cloud.origin, "list_refs", refuse)
+        for _ in range(5):
+            cloud.run()
+            assert cloud.state() in {PowerState.ACTIVE, PowerState.QUIESCING}
+    cloud.run()
+    assert cloud.state() is PowerState.ACTIVE
+
+
+def test_record_that_is_damaged_keeps_all_on_and_hides_no_other(
+    cloud: Sleepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = write(cloud)
+    damaged = layout.volume_ref(str(uuid.UUID(int=2)))
+    cloud.home.swap_ref(damaged, None, b"{}")
+    inner = cloud.origin.refresh_ref
+
+    def refresh(name: str, known: base.Ref | None) -> base.Ref | None:
+        if name == damaged:
+            raise exception.CorruptError("damaged, on purpose")
+        return inner(name, known)
+
+    monkeypatch.setattr(cloud.origin, "refresh_ref", refresh)
+    volumes(cloud).assign(VOLUME, None)
+    cloud.want(Desired.ASLEEP)
+    cloud.lead("another")
+    monkeypatch.setattr(cloud.origin, "refresh_ref", refresh)
+    for _ in range(5):
+        cloud.run()
+        assert cloud.state() is PowerState.ACTIVE
+    assert cloud.home.exists(key)
+    cloud.home.swap_ref(damaged, cloud.home.get_ref(damaged).token, None)  # type: ignore[union-attr]
+    assert volumes(cloud).move_unused(VOLUME, sealer_of(cloud.origin)).after.member is None
+    cloud.run_until(PowerState.OFF)
