@@ -293,7 +293,9 @@ def _require_drained(addresses: tuple[MemberAddress, ...], name: str) -> None:
 class FailMember(MemberCommand):
     """Give a member up for lost. What it alone has is lost with it.
 
-    Say how much that is, as 'acstor origin list' shows it: nobody is asked afterwards.
+    Say how much that is, as 'acstor origin list' shows it: nobody is asked afterwards. Volumes that
+    write to it are lost as a whole: where their logs end, nobody else can say. Their snapshots stay
+    as far as other members have them.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -305,6 +307,13 @@ class FailMember(MemberCommand):
             metavar="N",
             help="bytes that are lost with it, to confirm that you know",
         )
+        parser.add_argument(
+            "--lost-volumes",
+            type=int,
+            default=0,
+            metavar="N",
+            help="volumes that cannot be opened any more, likewise; 0 where none writes to it",
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
@@ -312,18 +321,33 @@ class FailMember(MemberCommand):
         name = parsed_args.name
         with _home(repository_access.configuration(self.app)) as (_, store):
             status = read_status(store)
-            volumes = _volumes_in(store, name)
+            volumes = _sealed_in(VolumeStore(Repository.open(store)), name)
         seen = None if status is None else status.members.get(name)
         if seen is None or status is None:
             lost, more = 0, "what it alone has is not known: no registrar has looked at it"
         else:
             lost = seen.sole_bytes
             more = f"{lost} bytes of images and volumes are lost with it; {_certainty(status)}"
+        confirmation = f"--lost-bytes {lost}"
         if volumes:
-            more += f"; {len(volumes)} volumes write to it and cannot be opened any more"
-        if parsed_args.lost_bytes != lost:
+            confirmation += f" --lost-volumes {len(volumes)}"
+            more += (
+                f"; {len(volumes)} volumes that write to it, {volumes[0]} for one, cannot be "
+                "opened any more"
+            )
+        if (parsed_args.lost_bytes, parsed_args.lost_volumes) != (lost, len(volumes)):
             raise exception.ConflictError(
                 f"giving up member {name} was not confirmed: {more}",
-                hint=f"if it is gone for good, repeat this with --lost-bytes {lost}",
+                hint=f"if it is gone for good, repeat this with {confirmation}",
             )
         self._change(name, MemberEvent.FAIL)
+
+
+def _sealed_in(store: VolumeStore, name: str) -> list[str]:
+    """Return the volumes whose last epoch can be ended in one member alone.
+
+    One that is to write there next, and does not yet, can be assigned to another one.
+    """
+    return sorted(
+        one.id for one in store.list() if name in (one.record.member, one.record.unsealed_member)
+    )

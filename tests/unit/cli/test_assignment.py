@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from acstor import exception
 from acstor.origin.opening import open_driver
 from acstor.origin.posix import PosixOrigin
 from acstor.origin.replicated.driver import ReplicatedOrigin
@@ -161,12 +162,22 @@ def test_member_is_taken_away_when_no_volume_needs_it(members: Members) -> None:
     )
 
 
-def test_giving_up_a_member_says_which_volumes_it_takes_with_it(members: Members) -> None:
+def test_volumes_are_said_to_be_lost_with_the_member_that_they_write_to(members: Members) -> None:
     members.run("assignment", "move", FIRST, "near")
     members.own(FIRST, 1)
-    status, text = members("origin", "fail", "near")
+    members.run("assignment", "move", SECOND, "near")
+    members.lead()
+    status, text = members("origin", "fail", "near", "--lost-bytes", "0")
     assert status != 0
-    assert "1 volumes write to it and cannot be opened any more" in text
+    assert f"1 volumes that write to it, {FIRST} for one, cannot be opened any more" in text
+    assert "--lost-bytes 0 --lost-volumes 1" in text
+    assert members("origin", "fail", "near", "--lost-bytes", "0", "--lost-volumes", "2")[0] != 0
+    said = members.run("origin", "fail", "near", "--lost-bytes", "0", "--lost-volumes", "1")
+    assert "near is failed" in said
+    with pytest.raises(exception.UnavailableError, match="near of the origin is not in use"):
+        VolumeStore(Repository.open(ReplicatedOrigin(members.addresses, open_driver))).acquire(
+            FIRST, "h1"
+        )
 
 
 def test_one_store_has_no_assignments(members: Members) -> None:
