@@ -179,10 +179,31 @@ class RootReader:
                 damages.append(_missing(one, present))
         for volume, epoch, first in open_ends:
             last = listing.run(volume, epoch, first)
+            try:
+                last = max(last, self._last_in_member(found, volume, epoch, first))
+            except (exception.UnavailableError, exception.UnsupportedError) as error:
+                damages.append(CopyDamage(layout.log_key(volume, epoch, first), error.message))
             keys = [layout.log_key(volume, epoch, at) for at in range(first, last + 1)]
             groups.append(keys)
         groups.append(_seals(found, listing))
         return dataclasses.replace(found, groups=tuple(groups), damages=tuple(damages))
+
+    def _last_in_member(self, found: Root, volume: str, epoch: int, first: int) -> int:
+        """Return the end of a log that is being written, as the epoch's member has it.
+
+        A member that is not in use or sleeps is left out of listings, and what others have copies
+        of may be less. Of a copy, and where the home has the log, the listing says all.
+
+        :raises UnavailableError: when that member cannot be asked.
+        :raises UnsupportedError: when it is not open here.
+        """
+        record = VolumeRecord.parse(found.content, volume)
+        member = record.member if record.unsealed is None else record.unsealed_member
+        is_open = record.owner is not None or record.unsealed is not None
+        if member is None or not is_open or self._is_restore:
+            return first - 1
+        store = self._origin.of_member(member)
+        return LogListing(store, is_whole=False).run(volume, epoch, first)
 
 
 _Named = tuple[Iterable[str], Iterable[LogRange], Iterable[tuple[str, int, int]]]

@@ -134,6 +134,7 @@ class _Folder:
         self._logs = logs
         self._other: base.ObjectStore | None = objects
         self._unopened: exception.UnsupportedError | None = None
+        self._is_unasked = False
         self._found: set[str] = set()
         try:
             store = objects.of_member(logs.member)
@@ -142,7 +143,7 @@ class _Folder:
         except exception.UnsupportedError as error:
             self._unopened = error
         except exception.UnavailableError:
-            pass
+            self._is_unasked = True
 
     def missing(self, logs: LogRange, count_max: int) -> list[str]:
         """Return the keys of a range that no member has.
@@ -157,6 +158,9 @@ class _Folder:
         if missing and self._unopened is not None:
             error = self._unopened
             raise exception.UnavailableError(f"{missing[0]}: {error.message}", hint=error.hint)
+        if missing and self._is_unasked:
+            # Listings leave members out that sleep or wake; by key it is not known what they have.
+            self._objects.exists(missing[0])
         return missing
 
     def _lacking(self, logs: LogRange, count_max: int) -> list[str]:
