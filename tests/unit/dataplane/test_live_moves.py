@@ -84,6 +84,21 @@ def test_volume_stays_while_its_new_member_is_away(
     wait_for("it goes on in near", tries_again)
 
 
+def test_member_that_hangs_is_not_waited_for_as_for_a_listing(
+    served: HostUnderTest, store: VolumeStore, stores: dict[str, FaultyOrigin]
+) -> None:
+    """Meanwhile nobody would look at the record: a migration, or another owner, had to wait."""
+    before = stores["near"].calls[Operation.LIST]
+    stores["near"].faults = [
+        Fault(one, Effect.ERROR) for one in _OPERATIONS if one is not Operation.LIST
+    ]
+    send(store, "near")
+    wait_for("near is asked", lambda: stores["near"].hits[Effect.ERROR] > 0)
+    assert stores["near"].calls[Operation.LIST] == before
+    assert store.get(VOLUME).record.member is None
+    assert served.state == "serving"
+
+
 def test_requests_wait_while_its_old_member_is_away(
     served: HostUnderTest, store: VolumeStore, stores: dict[str, FaultyOrigin]
 ) -> None:

@@ -19,6 +19,7 @@ from acstor.origin.replicated.states import MemberEvent
 from acstor.repository import layout
 from acstor.repository.volumes.store import VolumeStore
 from testbed.doubles.memory_volumes import words_of
+from testbed.fixtures.conditions import wait_for
 from tests.unit.dataplane.test_volume_parts import KEPT
 from tests.unit.dataplane.volume_hosts import VOLUME, HostUnderTest, move_to_second
 
@@ -102,6 +103,7 @@ def test_next_process_goes_on_in_the_member_of_the_epoch(
     words = [written(host)]
     store.assign(VOLUME, "far")
     host.restart()
+    wait_for("it is served again", lambda: host.state == "serving")
     words.append(written(host))
     assert [logs_in(stores[name]) for name in NAMES] == [[], [1, 1], []]
     assert host.device.words == words

@@ -4,9 +4,11 @@ A move is a hand-over of a host to itself: pushed, released, and owned in a new 
 in the member that the volume is assigned to (RFD 38, *Epochs*). Requests wait meanwhile.
 """
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
+from acstor import exception
 from acstor.control.protocol import LocalVolumeState
 from acstor.dataplane.volumes.handover.handover import VolumeHandover
 from acstor.dataplane.volumes.lifecycle.standby import VolumeStandby
@@ -72,7 +74,10 @@ class VolumeMoves:
         :raises UnavailableError: when the member does not answer.
         """
         from acstor.repository import layout
+        from acstor.repository.volumes.log_object import LOG_OBJECT_SIZE_MAX
 
         epoch = record.epoch + 1
         log = self._access.log_of(volume, epoch, record.assigned)
-        list(log.list(layout.log_folder(volume, epoch)))
+        # By a call that is short: a listing may take minutes, in which nobody watches the record.
+        with contextlib.suppress(exception.NotFoundError):
+            log.get(layout.log_key(volume, epoch, record.next), LOG_OBJECT_SIZE_MAX)
