@@ -6,6 +6,7 @@ owner stops it by occupying the first free slot with a seal. Every method here r
 not the owner in the epoch that it names.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 
@@ -73,6 +74,14 @@ class Ownership(RecordSizes):
         ended = record.member if record.unsealed is None else record.unsealed_member
         for member in {record.assigned, ended}:
             self._origin.of_member(member)
+
+    def _check_assigned(self, record: VolumeRecord) -> None:
+        """Refuse an epoch in a member that was given up or sleeps: nobody could end it.
+
+        One that this process has not opened is for whoever owns the volume next.
+        """
+        with contextlib.suppress(exception.UnsupportedError):
+            self._origin.of_member(record.assigned)
 
     def record_takeover(
         self, volume_id: str, host: str, epoch: int, *, last: int, seal: int

@@ -35,6 +35,7 @@ class RestorableVolumes(VolumeStore):
             was collected meanwhile.
         :raises FencedError: when the same one has given it up.
         :raises InvalidError: when the volume is larger than manifests of that version describe.
+        :raises UnavailableError: also when the member that it is assigned to is not in use.
         """
         volume_id = layout.canonical_id(volume_id, "volume")
         wanted = Pending(disk)
@@ -52,6 +53,7 @@ class RestorableVolumes(VolumeStore):
             if is_restored_by(record, by):
                 return record
             check(record)
+            self._check_assigned(record)
             self.check_size(record.size_bytes, disk.manifest)
             return dataclasses.replace(record, pending=wanted)
 

@@ -238,6 +238,7 @@ class VolumeStore(Settling, RecordEdits):
         :raises ConflictError: when the volume is owned, or the snapshot was deleted meanwhile.
         :raises InvalidError: when it is no snapshot of this volume, or when the volume is larger
             than manifests of the version of the snapshot's describe.
+        :raises UnavailableError: also when the member that it is assigned to is not in use.
         """
         volume_id = layout.canonical_id(volume_id, "volume")
         snapshot = self.get_snapshot(snapshot_id)
@@ -249,6 +250,7 @@ class VolumeStore(Settling, RecordEdits):
 
         def announced(record: VolumeRecord) -> VolumeRecord:
             self._check_available(volume_id, record)
+            self._check_assigned(record)
             self.check_size(record.size_bytes, wanted.disk.manifest)
             return dataclasses.replace(record, pending=wanted)
 

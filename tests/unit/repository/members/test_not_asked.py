@@ -14,7 +14,10 @@ from acstor.repository import layout
 from acstor.repository.copying.roots import Root, RootReader
 from acstor.repository.gc import claim
 from acstor.repository.repository import Repository
+from acstor.repository.volumes.restoring import RestorableVolumes
 from tests.unit.repository.members.cloud import VOLUME, Cloud, Host
+
+SNAPSHOT = VOLUME.replace("1111", "4444", 1)
 
 
 @pytest.fixture
@@ -97,3 +100,31 @@ def test_what_is_lost_with_a_member_is_missing(cloud: Cloud, owner: Host) -> Non
     assert claim.missing_logs(cloud.open(), logs) == [
         layout.log_key(VOLUME, owner.epoch, owner.next - 1)
     ]
+
+
+def test_no_revert_begins_an_epoch_in_a_member_that_was_given_up(cloud: Cloud, owner: Host) -> None:
+    """Nobody could end it, wherever the volume was assigned afterwards."""
+    cloud.store.assign(VOLUME, None)
+    owner.acquire()
+    owner.write()
+    owner.release()
+    cloud.store.disallow_host(VOLUME, "x")
+    cloud.clock.now += 4000
+    cloud.keeping().run()
+    cloud.store.snapshot(VOLUME, SNAPSHOT)
+    cloud.store.assign(VOLUME, "b")
+    cloud.membership.change("b", MemberEvent.FAIL)
+    store = RestorableVolumes(Repository.open(cloud.open()))
+    before = cloud.record()
+    with pytest.raises(exception.UnavailableError, match="b of the origin is not in use"):
+        store.revert(VOLUME, SNAPSHOT)
+    with pytest.raises(exception.UnavailableError, match="b of the origin is not in use"):
+        store.restore(VOLUME, before.disk, by="task", epoch=before.epoch)
+    assert cloud.record() == before
+    store.assign(VOLUME, "c")
+    assert store.revert(VOLUME, SNAPSHOT).after.member == "c"
+    cloud.allow(cloud.store, "y")
+    host = cloud.host("y")
+    host.acquire()
+    host.write()
+    assert cloud.views[-1][1] == ["x1", "x2", "x3"]
