@@ -1,4 +1,4 @@
-"""What is said of logs in a member that nobody asks: asleep, about to wake, or given up."""
+"""Logs in a member that nobody asks: asleep, about to wake, or given up; and answers about them."""
 
 import contextlib
 import dataclasses
