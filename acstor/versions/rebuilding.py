@@ -227,9 +227,14 @@ def torn_lock_reason(task_id: str, devices: Sequence[str] = ()) -> str:
 
 
 def torn_devices(server: Server) -> frozenset[str]:
-    """Return the disks that the lock of a server names as half written."""
-    named = (server.lock_reason or "").partition(TORN_DISKS)[2]
-    return frozenset(named.split()) if is_torn(server) else frozenset()
+    """Return the disks that the lock of a server says are half written.
+
+    One that names none is of the root disk; of none, where nobody knows what that is called.
+    """
+    if not is_torn(server):
+        return frozenset()
+    named = (server.lock_reason or "").partition(TORN_DISKS)[2].split()
+    return frozenset(named or filter(None, [server.root_device]))
 
 
 def is_torn(server: Server) -> bool:

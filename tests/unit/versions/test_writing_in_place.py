@@ -57,6 +57,16 @@ def test_lock_of_a_half_written_set_names_its_disks() -> None:
     assert rebuilding.torn_devices(dataclasses.replace(torn, is_locked=False)) == frozenset()
 
 
+def test_lock_that_names_no_disk_is_of_the_root_disk() -> None:
+    reason = rebuilding.torn_lock_reason("t")
+    torn = dataclasses.replace(SERVER, is_locked=True, lock_reason=reason, root_device="vda")
+    assert rebuilding.torn_devices(torn) == {"vda"}
+    writing_in_place.require_covered(torn, ["vda"])
+    with pytest.raises(rebuilding.BusyServerError, match="too: vda"):
+        writing_in_place.require_covered(torn, ["vdb"])
+    assert rebuilding.torn_devices(dataclasses.replace(torn, root_device=None)) == frozenset()
+
+
 def test_longest_reason_of_a_lock_is_one_that_nova_takes() -> None:
     devices = [f"vd{number}" for number in range(10, 10 + DISKS_MAX)]
     assert len(rebuilding.torn_lock_reason(str(uuid.UUID(int=1)), devices)) <= 255

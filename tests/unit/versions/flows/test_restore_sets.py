@@ -199,6 +199,26 @@ def test_half_written_set_is_mended_as_a_whole(cloud: Cloud) -> None:
     assert not cloud.compute.known[SERVER].is_locked
 
 
+def test_half_written_root_disk_is_mended_first_where_the_host_has_lost_its_record(
+    cloud: Cloud,
+) -> None:
+    """The lock of a root disk names none: that is what every release has it say."""
+    cloud.restores.breaks = [exception.CorruptError("a chunk is damaged")] * 2
+    ask(cloud, versions=[ONE], version_id=ONE, group_id=None)
+    assert code_of(cloud.work()) == "acstor.corrupt"
+    settle(cloud)
+    reason = rebuilding.torn_lock_reason(TASK)
+    assert cloud.compute.known[SERVER].lock_reason == reason
+    cloud.restores.held.clear()
+    ask(cloud, SECOND, versions=[TWO], version_id=TWO, group_id=None, disks=["vdb"])
+    task = cloud.work()
+    assert code_of(task) == "acstor.server.busy"
+    assert task.error is not None
+    assert "vda" in task.error.message
+    server = cloud.compute.known[SERVER]
+    assert (server.status, server.lock_reason) == ("SHUTOFF", reason)
+
+
 @pytest.mark.parametrize("damaged", [None, TWO])
 def test_killed_where_a_set_differs_it_ends_as_it_would_have(
     tmp_path: pathlib.Path, damaged: str | None
