@@ -168,7 +168,9 @@ def _require_method(
             hint="leave keep_current out",
         )
     size = versions[0].group_size
-    if "group_id" in wanted and "disks" not in wanted and len(versions) < size:
+    # By older microversions the one that is left is restored, as it was: they name no disks.
+    is_whole_group = "group_id" in wanted and "disks" not in wanted
+    if is_whole_group and len(versions) < size and microversion >= schemas.DISKS_SINCE:
         raise exception.UnsupportedError(
             f"of {size} disks of that moment {len(versions)} have a version still",
             hint="name those that are to be restored",

@@ -205,6 +205,16 @@ def test_group_of_which_a_version_is_missing_is_restored_by_name_only(api: Setti
     assert answer.status_code == 202
 
 
+def test_older_microversion_restores_the_last_version_of_a_group_as_it_did(api: Setting) -> None:
+    """It cannot name disks, and the worker takes no version but the root disk's."""
+    group, ids = set_of(api, count=1)
+    wanted = {"group_id": group, "server_id": SERVER}
+    answer = api.member.ask("POST", "/v1/restores", {"restore": wanted})
+    assert answer.status_code == 202, answer.text
+    parameters = api.stores.tasks.get(answer.json["task"]["id"]).parameters
+    assert (parameters["versions"], parameters["version_id"]) == (ids, ids[0])
+
+
 def test_older_microversion_restores_one_disk_and_leaves_the_variables(api: Setting) -> None:
     _, ids = set_of(api)
     wanted: dict[str, Any] = {"version_id": ids[0], "server_id": SERVER}
