@@ -61,6 +61,7 @@ class Layout:
 def read_layout(disk: SizedDisk) -> Layout:
     """Return the partitions of a disk; a process of its own looks at them.
 
+    :raises ImageRefusedError: when one ends behind the disk.
     :raises AcstorError: when they cannot be read.
     """
     session = Session(disk, _SECONDS_MAX)
@@ -78,8 +79,23 @@ def read_layout(disk: SizedDisk) -> Layout:
         return Layout(TableKind.NONE, found, disk.size_bytes, 0)
     ends = [one.start + one.size_bytes for one in found]
     if any(kind == _PROTECTIVE for kind, _, _ in entries):
-        return Layout(TableKind.GPT, found, max(ends), 0)
-    return Layout(TableKind.MBR, found, max([*ends, *used]), PRIMARY_MAX - len(used))
+        return Layout(TableKind.GPT, found, _end(disk, ends), 0)
+    return Layout(TableKind.MBR, found, _end(disk, [*ends, *used]), PRIMARY_MAX - len(used))
+
+
+def _end(disk: SizedDisk, ends: Sequence[int]) -> int:
+    """Return the end of the last partition: new ones follow it, and the output is as long.
+
+    :raises ImageRefusedError: when that is behind the disk.
+    """
+    end = max(ends)
+    if end > disk.size_bytes:
+        raise exception.ImageRefusedError(
+            f"a partition ends at byte {end}, the image at {disk.size_bytes}: it was cut off, or "
+            "its table lies",
+            hint="take a whole image",
+        )
+    return end
 
 
 def root_of(disk: SizedDisk, layout: Layout, number: int | None) -> PartitionFound:

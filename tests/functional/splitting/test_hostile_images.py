@@ -4,7 +4,10 @@ import os
 import pathlib
 import random
 import signal
+import struct
 import subprocess
+import zlib
+from typing import BinaryIO
 
 import pytest
 
@@ -113,6 +116,39 @@ def test_file_system_that_is_larger_than_its_partition_is_refused(tmp_path: path
         file.seek(image.root_start + 1024 + 4)
         file.write((1 << 30).to_bytes(4, "little"))
     check_refused(image, exception.ImageRefusedError, "bytes in a partition of")
+
+
+@pytest.mark.parametrize("label", ["gpt", "dos"])
+def test_table_with_partitions_behind_the_end_of_the_image_is_refused(
+    tmp_path: pathlib.Path, label: str
+) -> None:
+    """An image of some megabytes would become an output of a terabyte."""
+    image = make_image(tmp_path, label=label)
+    with image.path.open("r+b") as file:
+        if label == "dos":
+            file.seek(446 + 16 + 12)
+            file.write(struct.pack("<I", (1 << 40) // 512))
+        else:
+            lie_of_end(file, (1 << 40) // 512)
+    check_refused(image, exception.ImageRefusedError, "cut off")
+
+
+def lie_of_end(file: BinaryIO, last: int) -> None:
+    """Have the second entry of a GPT end at a sector, with sums that say that this is right."""
+    file.seek(512)
+    head = bytearray(file.read(92))
+    place, count, size = struct.unpack_from("<QII", head, 72)
+    file.seek(place * 512)
+    entries = bytearray(file.read(count * size))
+    struct.pack_into("<Q", entries, size + 40, last)
+    file.seek(place * 512)
+    file.write(entries)
+    struct.pack_into("<Q", head, 48, last)
+    struct.pack_into("<I", head, 88, zlib.crc32(entries))
+    struct.pack_into("<I", head, 16, 0)
+    struct.pack_into("<I", head, 16, zlib.crc32(head))
+    file.seek(512)
+    file.write(head)
 
 
 def test_other_file_systems_are_refused_and_named(tmp_path: pathlib.Path) -> None:
