@@ -113,6 +113,10 @@ def check_path(path: str) -> None:
         )
     if any(ord(one) < 0x20 or ord(one) == 0x7F for one in path):
         raise exception.InvalidError(f"path {path!r:.100} has control characters")
+    if any(0xD800 <= ord(one) < 0xE000 for one in path):
+        raise exception.InvalidError(
+            f"path {path!r:.100} is no UTF-8", hint="rename it in the image, or leave it out"
+        )
     if any(path == one or path.startswith(one + "/") for one in _ALLOWED):
         return
     top = "/" + parts[1]
@@ -157,7 +161,7 @@ def load(path: str) -> tuple[PathRule, ...]:
         raise exception.InvalidError(f"table {path}: {error.strerror}") from error
     except exception.InvalidError as error:
         raise exception.InvalidError(f"table {path}: {error.message}", hint=error.hint) from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise exception.InvalidError(f"table {path} is no TOML: {error}") from error
 
 

@@ -117,8 +117,11 @@ class Ext4FileSystem:
         if directory.size > DIRECTORY_BYTES_MAX:
             raise damaged(f"directory {directory.number} has {directory.size} bytes")
         found: list[tuple[bytes, int]] = []
-        size = self.superblock.block_size
-        for piece in self.pieces(directory):
+        size, pieces = self.superblock.block_size, self.pieces(directory)
+        # Its blocks may be more than its length says, and the same ones again and again.
+        if sum(piece.count for piece in pieces) * size > DIRECTORY_BYTES_MAX:
+            raise damaged(f"directory {directory.number} has too many blocks")
+        for piece in pieces:
             for block in range(piece.physical, piece.physical + piece.count):
                 found += _names(self._read(block * size, size), directory.number)
                 if len(found) > ENTRIES_MAX:

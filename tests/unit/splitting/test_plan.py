@@ -183,6 +183,30 @@ def test_maps_that_name_their_blocks_again_and_again_are_damaged(
         system.pieces(circle)
 
 
+def test_directory_that_has_the_same_blocks_again_and_again_is_damaged(content: bytes) -> None:
+    """Its length is small; hours of reading would follow, and no name."""
+    system = Ext4FileSystem(ReadableDiskInMemory(content), 0)
+    size = system.superblock.block_size
+    (leaf,) = system.pieces(system.find(b"/home/user/document"))
+    count, extents = 64, (size - 12) // 12
+    changed = bytearray(content)
+    empty = struct.pack("<IHBB", 0, size, 0, 0).ljust(size, b"\0")
+    blocks = leaf.physical + 1, leaf.physical + 1 + count
+    changed[blocks[0] * size : blocks[1] * size] = empty * count
+    node = struct.pack("<HHHHI", 0xF30A, extents, extents, 0, 0)
+    for number in range(extents):
+        node += struct.pack("<IHHI", 2 * number * count, count, 0, blocks[0])
+    changed[leaf.physical * size : blocks[0] * size] = node.ljust(size, b"\0")
+    top = struct.pack("<HHHHI", 0xF30A, 1, 4, 1, 0) + struct.pack("<IIHH", 0, leaf.physical, 0, 0)
+    directory = dataclasses.replace(system.find(b"/home"), block=top.ljust(60, b"\0"))
+    system = Ext4FileSystem(ReadableDiskInMemory(bytes(changed)), 0)
+    assert system.entries(directory) == []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(file_system, "DIRECTORY_BYTES_MAX", extents * count * size - 1)
+        with pytest.raises(exception.ImageRefusedError, match="too many blocks"):
+            system.entries(directory)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_reader_of_random_damage_knows_only_its_own_errors(content: bytes, seed: int) -> None:
     rng = random.Random(seed)

@@ -64,7 +64,9 @@ def test_path_beside_those_is_not(path: str) -> None:
     assert PathRule(path, NONE).path == path
 
 
-@pytest.mark.parametrize("path", ["", "var", "/var/", "//var", "/var/../etc", "/var/.", "/a\nb"])
+@pytest.mark.parametrize(
+    "path", ["", "var", "/var/", "//var", "/var/../etc", "/var/.", "/a\nb", "/\udcff"]
+)
 def test_path_that_is_not_written_out_is_refused(path: str) -> None:
     with pytest.raises(exception.InvalidError):
         PathRule(path, NONE)
@@ -87,6 +89,7 @@ def test_path_that_is_not_written_out_is_refused(path: str) -> None:
         ("version = 1\n[[path]]\npath = '/home'\nclass = 'none'\nsize = 'x'\n", "'x'"),
         ("version = 1\n[[path]]\npath = '/home'\nclass = 'none'\noptions = 'a b'\n", "options"),
         ("version = 1\n[[path]]\npath = '/home'\nclass = 'none'\nsise = 1\n", "'sise'"),
+        (f"version = 1\n[[path]]\npath = '/a'\nclass = 'none'\nperiod = 0x{'f' * 300}\n", "large"),
         ("version = [", "no TOML"),
     ],
 )
