@@ -44,6 +44,7 @@ class VariablesTarget:
         self._name = os.path.basename(path)
         self._folder = -1
         self._is_made = False
+        self._made = -1
         self.written_bytes = 0
         """Bytes of the file that took the place of the former; 0: that is the same."""
         try:
@@ -60,7 +61,8 @@ class VariablesTarget:
         """Have the new file take the place of the former, durably; nothing where they are the same.
 
         :param touch: called right before.
-        :raises ConflictError: when somebody else has written the file meanwhile.
+        :raises ConflictError: when somebody else has written the file meanwhile, or exchanged the
+            new one: the folder may be that of QEMU's user.
         :raises UnavailableError: when it cannot be renamed.
         """
         if not self._is_made:
@@ -71,17 +73,22 @@ class VariablesTarget:
                     f"{self._path} was written while the disks of its server were restored",
                     hint="see that the server is stopped, then restore again",
                 )
-            touch()
             temporary = self._name + SUFFIX
+            self._require_made(os.stat(temporary, dir_fd=self._folder, follow_symlinks=False))
+            touch()
             os.rename(temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
             self._is_made = False
             os.fsync(self._folder)
+            self._require_made(os.stat(self._path, follow_symlinks=False))
         except OSError as error:
             raise self._failure(error) from error
         self.written_bytes = self._former[-1]
 
     def close(self) -> None:
         """Remove what was not put in place; closing again does nothing."""
+        made, self._made = self._made, -1
+        if made >= 0:
+            os.close(made)
         folder, self._folder = self._folder, -1
         if folder < 0:
             return
@@ -135,6 +142,19 @@ class VariablesTarget:
             file.flush()
             _copy_attributes(former, file.fileno())
             os.fsync(file.fileno())
+            # Held open: no other file gets its number.
+            self._made = os.dup(file.fileno())
+
+    def _require_made(self, found: os.stat_result) -> None:
+        """Refuse another file than the new one.
+
+        :raises ConflictError: then.
+        """
+        if not os.path.samestat(found, os.fstat(self._made)):
+            raise exception.ConflictError(
+                f"the new file of the UEFI variables in {self._path} was exchanged",
+                hint="see what else writes in its folder, then restore again",
+            )
 
     def _found(self) -> tuple[int, ...] | None:
         try:

@@ -72,6 +72,40 @@ def test_file_that_was_written_meanwhile_is_left_alone(path: pathlib.Path) -> No
     assert os.listdir(path.parent) == [path.name]
 
 
+@pytest.mark.parametrize("is_link", [True, False])
+def test_new_file_that_another_has_exchanged_is_not_put(path: pathlib.Path, is_link: bool) -> None:
+    """The folder is that of the user who QEMU is."""
+    target, made = VariablesTarget(str(path), LATER), pathlib.Path(f"{path}{SUFFIX}")
+    made.unlink()
+    if is_link:
+        made.symlink_to("/etc/passwd")
+    else:
+        made.write_bytes(b"strange".ljust(1024))
+    touches: list[bool] = []
+    with pytest.raises(exception.ConflictError, match="was exchanged"):
+        target.put(lambda: touches.append(True))
+    target.close()
+    assert (touches, path.read_bytes()) == ([], FORMER)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_new_file_that_is_not_there_after_all_is_no_success(path: pathlib.Path) -> None:
+    """Another one in its place, or in that of its folder: the set counts as half written."""
+    target = VariablesTarget(str(path), LATER)
+    touches: list[bool] = []
+
+    def move_away() -> None:
+        touches.append(True)
+        path.parent.rename(f"{path.parent}-moved")
+        path.parent.mkdir()
+        path.write_bytes(FORMER)
+
+    with pytest.raises(exception.ConflictError, match="was exchanged"):
+        target.put(move_away)
+    target.close()
+    assert (touches, target.written_bytes, path.read_bytes()) == ([True], 0, FORMER)
+
+
 @pytest.mark.parametrize("content", [b"", LATER[:512], LATER * 2])
 def test_variables_of_another_firmware_are_refused(path: pathlib.Path, content: bytes) -> None:
     with pytest.raises(exception.UnsupportedError, match="another firmware"):
