@@ -1,5 +1,6 @@
 """Volumes that go to another member of the origin while guests have them open."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -130,14 +131,17 @@ def test_move_that_was_cut_off_is_gone_on_with(
 ) -> None:
     """It was given back, and is not owned anew: the next request fetches it."""
     word = written(served)
+    is_refused = threading.Event()
 
     def refuse(self: VolumeStandby, local: object) -> bool:
+        is_refused.set()
         raise exception.UnavailableError("the home is away on purpose")
 
     with monkeypatch.context() as patched:
         patched.setattr(VolumeStandby, "try_to_acquire", refuse)
         send(store, "near")
-        wait_for("it is given back", lambda: served.state == "standby")
+        wait_for("it is given back, and not owned anew", is_refused.is_set)
+        wait_for("it waits", lambda: served.state == "standby")
     assert store.get(VOLUME).record.owner is None
     if is_killed:
         served.restart()
