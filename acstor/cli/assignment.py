@@ -11,8 +11,7 @@ from cliff import command, lister
 from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Size
-from acstor.cli.origin import configured_members
-from acstor.origin.opening import open_driver
+from acstor.cli.origin import opened_members
 from acstor.origin.replicated.driver import ReplicatedOrigin
 from acstor.origin.replicated.power.states import PowerState
 from acstor.origin.replicated.states import MemberState
@@ -29,7 +28,7 @@ COLUMNS = ("Volume", "Member", "Assigned", "Owed", "Recovery Point Age (s)", "Pr
 @contextlib.contextmanager
 def _opened(conf: Any) -> Iterator[tuple[ReplicatedOrigin, VolumeStore]]:
     """Open all members and the records of volumes."""
-    with contextlib.closing(ReplicatedOrigin(configured_members(conf), open_driver)) as origin:
+    with opened_members(conf) as origin:
         yield origin, VolumeStore(Repository.open(origin))
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from cliff import command, lister, show
 
 from acstor import exception
-from acstor.cli import repository_access, usage_view
+from acstor.cli import repository_access, sizes, usage_view
 from acstor.cli.columns import Names
-from acstor.conf.types import MIB, ByteSize
 from acstor.repository import disk_formats, layout, progress, verification
 from acstor.repository.checksum import Checksum
 from acstor.repository.dedup_scope import DedupScope
@@ -54,7 +53,7 @@ class RegisterImage(show.ShowOne):
         parser.add_argument(
             "--disk-size-max",
             metavar="SIZE",
-            type=_size,
+            type=sizes.size,
             help="most bytes of the disk, such as 1TiB: every host keeps some 50 bytes for each "
             "chunk of it ([registrar] disk_size_max)",
         )
@@ -309,13 +308,6 @@ def _row(fields: dict[str, Any]) -> Row:
         for name, value in fields.items()
     }
     return tuple(rounded), tuple(rounded.values())
-
-
-def _size(text: str) -> int:
-    try:
-        return ByteSize(MIB)(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
 
 
 def _checksum(text: str) -> Checksum:

@@ -7,8 +7,8 @@ from typing import Any
 from cliff import show
 
 from acstor import exception
+from acstor.cli import sizes
 from acstor.cli.columns import Fields, Names, Size
-from acstor.conf.types import MIB, ByteSize
 from acstor.repository import progress
 from acstor.repository.volumes.durability import format_regions
 from acstor.splitting import splitting, table
@@ -59,7 +59,7 @@ class SplitImage(show.ShowOne):
         parser.add_argument(
             "--root-size",
             metavar="SIZE",
-            type=_size,
+            type=sizes.size,
             help="bytes that the root's partition is to grow to: what is behind it now, it cannot "
             "grow into at the first boot",
         )
@@ -108,10 +108,3 @@ def _row(plan: Plan, request: splitting.Request) -> Row:
         "is_moved_into_table": plan.kind.value == "none",
     }
     return tuple(fields), tuple(fields.values())
-
-
-def _size(text: str) -> int:
-    try:
-        return ByteSize(MIB)(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error

@@ -25,7 +25,7 @@ from acstor.origin.replicated.sole_objects import find_sole
 from acstor.origin.replicated.states import USED, MemberEvent
 from acstor.repository.repository import Repository
 from acstor.repository.upgrade import note_format
-from acstor.repository.volumes.member_use import find_use, is_used_by
+from acstor.repository.volumes.member_use import find_use
 from acstor.repository.volumes.store import VolumeStore
 
 COLUMNS = (
@@ -50,11 +50,21 @@ def configured_members(conf: Any) -> tuple[MemberAddress, ...]:
 
 
 @contextlib.contextmanager
-def _home(conf: Any) -> Iterator[tuple[str, Origin]]:
-    """Open the home; yield its name and its store."""
+def opened_home(conf: Any) -> Iterator[tuple[str, Origin]]:
+    """Open the home; yield its name and its store, whose calls end in time."""
     first = configured_members(conf)[0]
     with contextlib.closing(open_in_time(first.name, first.url)) as store:
         yield first.name, store
+
+
+@contextlib.contextmanager
+def opened_members(conf: Any) -> Iterator[ReplicatedOrigin]:
+    """Open all members as one origin, whose calls end in time."""
+    addresses = configured_members(conf)
+    names = {one.url: one.name for one in addresses}
+    origin = ReplicatedOrigin(addresses, lambda url: open_in_time(names[url], url))
+    with contextlib.closing(origin):
+        yield origin
 
 
 @contextlib.contextmanager
@@ -67,7 +77,7 @@ def _membership(conf: Any, *names: str) -> Iterator[tuple[Membership, MembersRec
             f"{unknown[0]} is not in [origin] members of this host",
             hint=f"add {unknown[0]}=URL there, on all hosts",
         )
-    with _home(conf) as (home, store), contextlib.ExitStack() as opened:
+    with opened_home(conf) as (home, store), contextlib.ExitStack() as opened:
         stores = {home: store}
         for name in set(names) - {home}:
             found = open_in_time(name, urls[name])
@@ -88,7 +98,7 @@ class ListMembers(lister.Lister):
         kinds = {
             one.name: urllib.parse.urlsplit(one.url).scheme for one in configured_members(conf)
         }
-        with _home(conf) as (home, store):
+        with opened_home(conf) as (home, store):
             record, status = read_record(home, store), read_status(store)
             power, _ = read_power(store)
         self._tell(status)
@@ -179,7 +189,7 @@ def _require_empty(name: str, store: Origin) -> None:
 def _volumes_in(home: Origin, name: str) -> list[str]:
     """Return the volumes that write to a member, or are to."""
     records = VolumeStore(Repository.open(home))
-    return [one.id for one in records.list() if is_used_by(one.record, name)]
+    return [one.id for one in records.list() if name in one.record.written_members]
 
 
 class MemberCommand(command.Command):
@@ -226,7 +236,7 @@ class DrainMember(MemberCommand):
         """Change its state, and say which volumes have to leave it."""
         name = parsed_args.name
         self._change(name, MemberEvent.DRAIN)
-        with _home(repository_access.configuration(self.app)) as (_, store):
+        with opened_home(repository_access.configuration(self.app)) as (_, store):
             volumes = _volumes_in(store, name)
         if volumes:
             self.app.stdout.write(
@@ -258,18 +268,16 @@ class RemoveMember(MemberCommand):
         with _membership(conf) as (_, record):
             entry = record.members.get(name)
         if entry is not None and entry.state in USED:
-            _require_drained(configured_members(conf), name)
+            _require_drained(conf, name)
         self._change(name, MemberEvent.REMOVE)
 
 
-def _require_drained(addresses: tuple[MemberAddress, ...], name: str) -> None:
+def _require_drained(conf: Any, name: str) -> None:
     """Refuse to take a member away that alone has something.
 
     :raises ConflictError: when it has.
     """
-    names = {one.url: one.name for one in addresses}
-    opened = ReplicatedOrigin(addresses, lambda url: open_in_time(names[url], url))
-    with contextlib.closing(opened) as origin:
+    with opened_members(conf) as origin:
         found = find_sole(origin, name)
         use = find_use(origin, name)
     if use.volumes:
@@ -319,7 +327,7 @@ class FailMember(MemberCommand):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Compare what was confirmed with what is known, and change its state."""
         name = parsed_args.name
-        with _home(repository_access.configuration(self.app)) as (_, store):
+        with opened_home(repository_access.configuration(self.app)) as (_, store):
             status = read_status(store)
             volumes = _sealed_in(VolumeStore(Repository.open(store)), name)
         seen = None if status is None else status.members.get(name)

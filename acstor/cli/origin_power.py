@@ -12,10 +12,10 @@ from cliff import lister, show
 from acstor import exception
 from acstor.cli import repository_access
 from acstor.cli.columns import Fields
-from acstor.cli.origin import MemberCommand, configured_members
+from acstor.cli.origin import MemberCommand, opened_home
 from acstor.cluster.decision_journal import read_records
+from acstor.origin import ref_replacement
 from acstor.origin.base import Origin
-from acstor.origin.opening import open_driver
 from acstor.origin.replicated.members_status import PowerStatus, read_status
 from acstor.origin.replicated.power.deciding import (
     PowerDecision,
@@ -26,11 +26,13 @@ from acstor.origin.replicated.power.deciding import (
 from acstor.origin.replicated.power.machines import MachineSettings
 from acstor.origin.replicated.power.power_keeping import RECORD_KIND, inputs_of
 from acstor.origin.replicated.power.record import (
+    ALL_AWAKE,
+    AWAKE,
+    POWER_REF,
     Desired,
     PowerEntry,
     PowerRecord,
     read_power,
-    swap_power,
 )
 from acstor.origin.replicated.power.replaying import replay_power
 from acstor.origin.replicated.power.states import SYNCHRONISED, PowerEvent, PowerState
@@ -38,8 +40,6 @@ from acstor.origin.replicated.view import MembersView
 from acstor.registrar.member_power import PowerParts, power_parts
 from acstor.repository.volumes.log_places import RecordedLogs
 
-SWAPS_MAX = 5
-"""Attempts to change the record while the registrar that leads changes it, too."""
 _UNKNOWN_STATUS = PowerStatus("", "", "", None, None, "", "no registrar has decided anything yet")
 
 Table = tuple[tuple[str, ...], list[Any]]
@@ -71,17 +71,16 @@ class _Members:
 
     def change(self, name: str, changed: Callable[[PowerRecord], PowerEntry]) -> PowerEntry:
         """Change the entry of a member, and return it."""
-        for attempt in range(1, SWAPS_MAX + 1):
-            record, token = read_power(self.home)
+        entry = AWAKE
+
+        def content(before: bytes | None) -> bytes:
+            nonlocal entry
+            record = ALL_AWAKE if before is None else PowerRecord.parse(before)
             entry = changed(record)
-            try:
-                swap_power(self.home, token, record.with_entry(name, entry))
-            except exception.ConflictError:
-                if attempt == SWAPS_MAX:
-                    raise
-            else:
-                return entry
-        raise exception.InternalError("no attempt was made")
+            return record.with_entry(name, entry).encode()
+
+        ref_replacement.change(self.home, POWER_REF, content)
+        return entry
 
     def inputs(self) -> PowerInputs:
         """Return what a decision would be made from now, the budget included."""
@@ -118,9 +117,8 @@ class _Members:
 @contextlib.contextmanager
 def _members(app: Any) -> Iterator[_Members]:
     conf = repository_access.configuration(app)
-    first = configured_members(conf)[0]
-    with contextlib.closing(open_driver(first.url)) as home:
-        yield _Members(home, MembersView(first.name, home), power_parts(conf))
+    with opened_home(conf) as (name, home):
+        yield _Members(home, MembersView(name, home), power_parts(conf))
 
 
 class SleepMember(MemberCommand):

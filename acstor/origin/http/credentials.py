@@ -32,7 +32,8 @@ LOG = logging.getLogger(__name__)
 _NAMES = ("ca_cert", "cert_cert", "cert_key", "token_file")
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 """RFC 6750, section 2.1: b64token."""
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts to which a secret may go in the clear: it does not leave this one."""
 _QUERY_MAX = 8 << 10
 
 
@@ -130,7 +131,7 @@ class HttpCredentials:
         files = self._files
         if files.ca_cert or files.cert_cert:
             raise exception.InvalidError("an origin with certificates needs an https:// URL")
-        if files.token_file and host not in _LOOPBACK:
+        if files.token_file and host not in LOOPBACK:
             raise exception.InvalidError(
                 "the token of the origin would go over the network in the clear",
                 hint="use an https:// URL",

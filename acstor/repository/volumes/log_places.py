@@ -101,7 +101,7 @@ def _written_of(name: str, content: bytes) -> frozenset[str | None] | None:
         record = VolumeRecord.parse(content, name.removeprefix(layout.VOLUME_PREFIX))
     except UNREADABLE:
         return None
-    return frozenset((record.member, record.unsealed_member, record.assigned))
+    return record.written_members
 
 
 def _logs_of(name: str, content: bytes) -> Iterator[tuple[str, str | None]]:

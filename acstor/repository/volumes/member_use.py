@@ -31,11 +31,6 @@ class MemberUse:
         return not self.volumes and not self.sole_logs
 
 
-def is_used_by(record: VolumeRecord, member: str) -> bool:
-    """Return whether a volume writes, seals or begins an epoch in a member that is not the home."""
-    return member in (record.member, record.unsealed_member, record.assigned)
-
-
 def find_use(origin: ReplicatedOrigin, name: str) -> MemberUse:
     """Return what volumes, snapshots and versions need of a member that is not the home.
 
@@ -54,7 +49,7 @@ def find_use(origin: ReplicatedOrigin, name: str) -> MemberUse:
             needed.add(named(ref_name, ref.content)[1])
             if prefix == layout.VOLUME_PREFIX:
                 volume = ref_name.removeprefix(prefix)
-                if is_used_by(VolumeRecord.parse(ref.content, volume), name):
+                if name in VolumeRecord.parse(ref.content, volume).written_members:
                     volumes.append(volume)
     sole = origin.members[name].list(LOG_FOLDER)
     for one, member in origin.members.items():

@@ -249,7 +249,12 @@ class VolumeRecord:
     @property
     def names_members(self) -> bool:
         """True if an epoch of it is, or is to be, in another member than the home."""
-        return any(getattr(self, name) is not None for name in _MEMBER_FIELDS)
+        return self.written_members != {None}
+
+    @property
+    def written_members(self) -> frozenset[str | None]:
+        """Members that it writes to, seals a log in or is to write to; None: the home."""
+        return frozenset(getattr(self, name) for name in _MEMBER_FIELDS)
 
     @classmethod
     def parse(cls, content: bytes, volume_id: str) -> "VolumeRecord":

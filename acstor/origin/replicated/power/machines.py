@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acstor import exception, untrusted_json
+from acstor.origin.http.credentials import LOOPBACK
 from acstor.origin.replicated.members import check_name
 from acstor.origin.replicated.power.drivers.base import PowerDriver
 from acstor.origin.replicated.power.drivers.command import CommandDriver
@@ -128,7 +129,7 @@ def _check_address(name: str, address: RedfishAddress) -> None:
         raise ValueError(f"members.{name}: url has a password in it; use password_file")
     if bool(address.username) != bool(address.password_file):
         raise ValueError(f"members.{name}: username and password_file belong together")
-    is_near = parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    is_near = parts.hostname in LOOPBACK
     if address.username and parts.scheme != "https" and not is_near:
         raise ValueError(f"members.{name}: the password would go over the network in the clear")
     if address.off not in RESET_TYPES:

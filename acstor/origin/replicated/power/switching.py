@@ -178,15 +178,13 @@ class PowerSwitching:
         waited, _ = self._waited(name, entry, self._times.quiesce_seconds)
         keeping = self._keeping
         is_copied = keeping.is_compared(name) and not keeping.owes(name)
-        is_copied = is_copied and not self._is_written(name)
-        if is_copied and name not in keeping.away and not find_sole(self._origin, name).count:
+        is_left = is_copied and not self._is_written(name)
+        if is_left and name not in keeping.away and not find_sole(self._origin, name).count:
             # So that a store that is older than its sleep is refused when it wakes.
             keeping.advance(name)
             self.change(name, PowerEvent.EMPTIED)
         elif waited >= self._times.quiesce_seconds:
             alarm = "it stays on: what it alone has cannot be copied to others"
-            if self._is_written(name):
-                alarm = "it stays on: volumes write to it, or are to; move them elsewhere"
             self.change(name, PowerEvent.WAKE, alarm)
 
     def _switch_off(self, name: str, entry: PowerEntry) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import requests
 
 from acstor import abandoned_call, exception, private_files
+from acstor.origin.http.credentials import LOOPBACK
 from acstor.origin.replicated.power.budgets.base import TEXT_SIZE_MAX, parsed
 
 _PIECE = 8192
@@ -35,7 +36,7 @@ class HttpAccess:
                 "the URL of the power budget has a password in it",
                 hint="put a token into the file of [power] budget_token_file",
             )
-        is_near = parts.hostname in {"localhost", "127.0.0.1", "::1"}
+        is_near = parts.hostname in LOOPBACK
         if self.token_file and parts.scheme != "https" and not is_near:
             raise exception.ConfigurationError(
                 "the token of the power budget would go over the network in the clear",
