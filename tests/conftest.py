@@ -1,9 +1,11 @@
 """Fixtures and skips that all tests share."""
 
+import logging
 import os
 import pathlib
 import shutil
 import signal
+import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -17,6 +19,8 @@ from tests import distribution
 from tests.ceph import ceph
 
 __all__ = ["ceph"]
+
+EARLIER_THREADS = pytest.StashKey[frozenset[threading.Thread]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,6 +95,31 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"skipped, and in CI nothing may be: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note the threads that earlier tests, or fixtures of whole files, have left running."""
+    item.stash[EARLIER_THREADS] = frozenset(threading.enumerate()) - {threading.main_thread()}
+
+
+@pytest.fixture
+def caplog(
+    request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> Iterator[pytest.LogCaptureFixture]:
+    """Have the test see what it logs itself, and nothing that threads of earlier tests do.
+
+    Which tests ran before in the same process is chance, and so is when a thread of theirs, which
+    waits for a broker that it will not get, complains the next time.
+    """
+    earlier = request.node.stash[EARLIER_THREADS]
+
+    def is_of_this_test(record: logging.LogRecord) -> bool:
+        return threading.current_thread() not in earlier
+
+    caplog.handler.addFilter(is_of_this_test)
+    yield caplog
+    caplog.handler.removeFilter(is_of_this_test)
 
 
 @pytest.hookimpl(wrapper=True)

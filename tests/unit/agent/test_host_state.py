@@ -373,6 +373,8 @@ def test_fault_of_the_coverage_does_not_silence_the_host(make_world: MakeWorld) 
 
 
 def test_stop_before_the_first_look_ends_the_thread(make_world: MakeWorld) -> None:
+    earlier = set(threading.enumerate())
     world = make_world(interval=0.01)
     world.reconciler.stop(10)
-    assert "host-state" not in {thread.name for thread in threading.enumerate()}
+    left = set(threading.enumerate()) - earlier
+    assert "host-state" not in {thread.name for thread in left}

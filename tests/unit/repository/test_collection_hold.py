@@ -72,7 +72,7 @@ def test_two_copies_hold_each_for_itself(repository: Repository) -> None:
 
 
 def test_hold_is_renewed_by_itself(repository: Repository) -> None:
-    origin = repository.origin
+    origin, earlier = repository.origin, set(threading.enumerate())
     with HoldKeeper(origin, "h1:7", renewal_seconds=0.01) as keeper:
 
         def renewals() -> int:
@@ -81,7 +81,8 @@ def test_hold_is_renewed_by_itself(repository: Repository) -> None:
 
         wait_for("two renewals", lambda: renewals() >= 2)
     assert origin.get_ref(keeper.name) is None
-    assert not any(thread.name == "collection-hold" for thread in threading.enumerate())
+    left = set(threading.enumerate()) - earlier
+    assert "collection-hold" not in {thread.name for thread in left}
 
 
 def test_malformed_hold_ends_too(repository: Repository) -> None:
