@@ -21,6 +21,7 @@ from acstor.repository.record_json import (
     load_fields,
 )
 from acstor.repository.volumes import log_range
+from acstor.repository.volumes.consistency import ConsistencyLevel, parse_level
 from acstor.repository.volumes.durability import Durability
 from acstor.repository.volumes.log_range import LogRange
 
@@ -173,6 +174,9 @@ class VolumeRecord:
     """Manifest that the volume was made of: an image's, or another volume's; no fold of its own.
     None: of nothing, or by a release that did not write it. Absent from records without it;
     releases that do not know it keep it."""
+    level: ConsistencyLevel = ConsistencyLevel.ADAPTIVE
+    """Consistency over the members of the origin. Absent from records of the usual level; releases
+    that do not know it keep it."""
     nonce: str = dataclasses.field(default_factory=lambda: random_nonce())
     """Different in every state, so that no two states of the ref have the same content."""
     unknown: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -244,6 +248,8 @@ class VolumeRecord:
         for name in ("dedup_scope", "made_of", *_MEMBER_FIELDS):
             if fields[name] is None:
                 del fields[name]
+        if self.level is ConsistencyLevel.ADAPTIVE:
+            del fields["level"]
         return encoded(fields, _TOO_LONG)
 
     @property
@@ -275,6 +281,7 @@ class VolumeRecord:
             logs=log_range.parse_ranges(fields.get("logs")),
             pending=None if pending is None else Pending.from_fields(pending),
             durability=Durability.from_fields(fields.get("durability")),
+            level=parse_level(fields.get("level", ConsistencyLevel.ADAPTIVE)),
             seals=tuple(_position(one, "a seal") for one in list_of(fields, "seals", SEALS_MAX)),
             hosts=tuple(list_of(fields, "hosts", HOSTS_MAX)),
             unknown={

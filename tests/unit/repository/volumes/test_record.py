@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from acstor import exception
 from acstor.repository.volumes import record
+from acstor.repository.volumes.consistency import ConsistencyLevel
 from acstor.repository.volumes.durability import Durability, DurabilityClass, Region
 from acstor.repository.volumes.log_range import SEQUENCE_MAX, LogRange, appended
 from acstor.repository.volumes.record import DiskState, Pending, SnapshotRecord, VolumeRecord
@@ -62,6 +63,19 @@ def test_volume_record_version_1_requires_update() -> None:
     assert record.VOLUME_VERSION == 1
     assert VolumeRecord.parse(golden, VOLUME) == VOLUME_RECORD
     assert VOLUME_RECORD.encode() == golden, "bump VOLUME_VERSION"
+
+
+def test_level_is_in_records_of_another_than_the_usual_one_only() -> None:
+    golden = json.loads((GOLDEN / "volume-record-v1.json").read_bytes())
+    assert "level" not in golden
+    for level in (ConsistencyLevel.WEAK, ConsistencyLevel.STRONG):
+        made = dataclasses.replace(VOLUME_RECORD, level=level)
+        assert json.loads(made.encode()) == {**golden, "level": level.value}
+        assert VolumeRecord.parse(made.encode(), VOLUME) == made
+    for bad in ("eventual", 7, None, ""):
+        content = json.dumps({**golden, "level": bad}).encode()
+        with pytest.raises(exception.CorruptError, match="no level of consistency"):
+            VolumeRecord.parse(content, VOLUME)
 
 
 def test_scope_is_in_records_that_have_one_only() -> None:
