@@ -11,7 +11,9 @@ from acstor.origin.base import Ref, RefStore
 from acstor.repository import layout
 from acstor.repository.copying.object_check import UNREADABLE
 from acstor.repository.copying.roots import named
-from acstor.repository.volumes.record import VolumeRecord
+from acstor.repository.versions.record import VersionRecord
+from acstor.repository.versions.states import VersionState
+from acstor.repository.volumes.record import SnapshotRecord, VolumeRecord
 
 _PREFIXES = (layout.VOLUME_PREFIX, layout.SNAPSHOT_PREFIX, layout.VERSION_PREFIX)
 
@@ -25,6 +27,8 @@ class _Known(NamedTuple):
     """Folder and member of each; None: the home."""
     written: frozenset[str | None] | None
     """Members that the volume writes to, seals a log in or is to write to; None: not known."""
+    is_final: bool = False
+    """True if the ref names no other logs any more, whatever becomes of it."""
 
 
 class RecordedLogs:
@@ -63,6 +67,8 @@ class RecordedLogs:
 
     def _look(self, name: str, before: _Known | None) -> _Known | None:
         """Return what a ref names; None: it is gone."""
+        if before is not None and before.is_final:
+            return before  # there are many more of these than of volumes
         former = None if before is None else before.ref
         try:
             ref = self._refs.refresh_ref(name, former)
@@ -73,7 +79,7 @@ class RecordedLogs:
             return None
         if before is not None and ref is former:
             return before
-        return _Known(ref, tuple(_logs_of(name, ref.content)), _written_of(name, ref.content))
+        return _read(name, ref)
 
     def member_of(self, folder: str) -> str | None:
         """Return the member in which an epoch was written; None: no record names its log."""
@@ -91,6 +97,30 @@ class RecordedLogs:
     def may_be_written(self, member: str) -> bool:
         """Return the same, and True where the last look failed: volumes may have come since."""
         return not self._is_fresh or self.is_written(member)
+
+
+def _read(name: str, ref: Ref) -> _Known:
+    content = ref.content
+    logs = tuple(_logs_of(name, content))
+    return _Known(ref, logs, _written_of(name, content), _is_final(name, content))
+
+
+def _is_final(name: str, content: bytes) -> bool:
+    """Return whether the logs of a ref are fixed: a snapshot's, and a version's once it has some.
+
+    A version is captured without content in the origin, gets it as it is committed, and later gets
+    other manifests at most.
+    """
+    try:
+        if name.startswith(layout.SNAPSHOT_PREFIX):
+            SnapshotRecord.parse(content, name.removeprefix(layout.SNAPSHOT_PREFIX))
+            return True
+        if name.startswith(layout.VERSION_PREFIX):
+            version = VersionRecord.parse(content, name.rsplit("/", 1)[-1])
+            return version.state is not VersionState.CAPTURED
+    except UNREADABLE:
+        pass
+    return False
 
 
 def _written_of(name: str, content: bytes) -> frozenset[str | None] | None:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from acstor import exception
+from acstor.origin.base import Ref
 from acstor.origin.memory import MemoryOrigin
+from acstor.origin.pair import OriginPair
 from acstor.origin.replicated.states import MemberEvent, MemberState
 from acstor.origin.replicated.sync.change_log import CHANGES_PREFIX, Change, Segment
 from acstor.registrar.member_upkeep import NotCondemned
@@ -15,7 +17,10 @@ from acstor.repository.gc.condemnation import Tombstones
 from acstor.repository.gc.garbage import Collector
 from acstor.repository.repository import Repository
 from acstor.repository.volumes.log_places import RecordedLogs
+from acstor.repository.volumes.log_range import LogRange
+from acstor.repository.volumes.store import NewVolume, VolumeStore
 from tests.unit.repository.members.cloud import NAMES, OBJECT_BYTES, VOLUME, Cloud, Host, words_of
+from tests.unit.repository.versions.records import captured, committed, version_id
 from tests.unit.repository.volumes.log_objects import log_object
 
 OTHER = VOLUME.replace("1111", "3333", 1)
@@ -180,3 +185,41 @@ def test_places_are_those_of_the_records(cloud: Cloud, owner: Host) -> None:
     MemoryOrigin.swap_ref(cloud.stores["a"], ref, present.token, b"{}")
     places.refresh()
     assert places.member_of(layout.log_folder(VOLUME, 2)) is None
+
+
+class Reading(MemoryOrigin):
+    """A store that notes which refs are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_at: list[str] = []
+
+    def refresh_ref(self, name: str, known: Ref | None) -> Ref | None:
+        self.looked_at.append(name)
+        return super().refresh_ref(name, known)
+
+
+def test_what_names_no_other_logs_any_more_is_looked_at_once() -> None:
+    """There are ten times as many snapshots and versions as volumes, and a pass each minute."""
+    refs = Reading()
+    store = VolumeStore(Repository.init(OriginPair(MemoryOrigin(), refs)))
+    volume = store.create(NewVolume(VOLUME, 1 << 20)).id
+    store.snapshot(volume, OTHER)
+    logs = (LogRange(VOLUME, 7, 1, 2, member="b"),)
+    named = {version_id(1): committed(logs=logs), version_id(2): captured()}
+    names = {layout.version_ref(one): record for one, record in named.items()}
+    for name, record in names.items():
+        refs.swap_ref(name, None, record.encode())
+    places = RecordedLogs(refs, lambda: "a")
+    places.refresh()
+    assert set(names) < set(refs.looked_at)
+    refs.looked_at.clear()
+    places.refresh()
+    assert refs.looked_at == [layout.volume_ref(volume), layout.version_ref(version_id(2))]
+    assert places.member_of(layout.log_folder(VOLUME, 7)) == "b"
+    for name in names:
+        ref = refs.get_ref(name)
+        assert ref is not None
+        refs.swap_ref(name, ref.token, None)
+    places.refresh()
+    assert places.member_of(layout.log_folder(VOLUME, 7)) is None
