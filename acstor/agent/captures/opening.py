@@ -15,12 +15,12 @@ from acstor.agent.captures.freezing import Freezer
 from acstor.agent.captures.sources.at_rest import open_at_rest
 from acstor.agent.captures.sources.base import DiskSource
 from acstor.agent.captures.sources.nbd_disk import NbdDisk
+from acstor.agent.captures.sources.uefi_variables import read_nvram
 from acstor.agent.hypervisor.base import BackupExport, BackupRequest, Hypervisor
 from acstor.agent.hypervisor.domain_xml import DiskPlace, Guest, GuestDisk
 from acstor.drivers.nova.image_links.qcow2_header import read_backing_names
 from acstor.repository.versions.record import Consistency
 from acstor.repository.versions.version_refs import utc_now
-from acstor.repository.versions.whole_capture import PART_SIZE_MAX
 from acstor.versions.host_capture.request import CaptureRequest
 
 LOG = logging.getLogger(__name__)
@@ -346,28 +346,6 @@ def clear_server(hypervisor: Hypervisor, scratch_path: str, server: str) -> None
     scratch = scratch_files(scratch_path, server, devices)
     backup = BackupRequest(server, scratch, socket_path(scratch_path, server))
     clear_backup(hypervisor, server, backup)
-
-
-def read_nvram(path: str | None) -> bytes | None:
-    """Return the UEFI variables of a guest; None: it has none, or their file is not there.
-
-    :raises UnavailableError: when they cannot be read, so that no version is without them.
-    """
-    if path is None:
-        return None
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise exception.UnavailableError(
-            f"{path}: {error.strerror}", hint="run acstor-agent as root"
-        ) from error
-    with os.fdopen(descriptor, "rb") as file:
-        content = file.read(PART_SIZE_MAX + 1)
-    if len(content) > PART_SIZE_MAX:
-        raise exception.UnsupportedError(f"{path} has more than {PART_SIZE_MAX} bytes")
-    return content or None
 
 
 def _open_export(

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Mapping
 from acstor import exception, files, untrusted_json
 from acstor.agent.captures.disk_choice import reason_against
 from acstor.agent.captures.orders import guest_of
+from acstor.agent.captures.sources.uefi_variables import read_nvram
 from acstor.agent.hypervisor.base import Hypervisor, LifecycleEvent
 from acstor.agent.hypervisor.domain_xml import Guest
 from acstor.drivers.nova.image_links.nova_settings import PINS_DIRECTORY
@@ -143,17 +144,23 @@ class PinKeeper:
     def look_once(self) -> None:
         """Pin what is to be pinned, and let go what is not needed.
 
-        :raises AcstorError: when the hypervisor or the folder cannot be reached.
+        :raises AcstorError: when the hypervisor or the folder cannot be reached, or a guest's disks
+            cannot be pinned; those of others are.
+        :raises OSError: likewise.
         """
         if self._instances_path() is None:
             return
         guests = {guest.server: guest for guest in self._hypervisor.guests()}
+        failures: list[exception.AcstorError | OSError] = []
         with self._lock:
             for server, guest in guests.items():
                 if server in self._moved:
                     self._remove_all(server)
                 elif self._triggers(guest) & PINNING:
-                    self._pin(guest)
+                    try:
+                        self._pin(guest)
+                    except (OSError, exception.AcstorError) as error:
+                        failures.append(error)  # the others are pinned all the same
                 elif server in self._asked:
                     # Not of servers that nobody has spoken of since this process was started.
                     self._remove_all(server)
@@ -163,6 +170,8 @@ class PinKeeper:
             for server in self._servers():
                 self._settle(server, guests.get(server))
             self._evict()
+        if failures:
+            raise failures[0]
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -220,15 +229,11 @@ class PinKeeper:
 
     def _keep_nvram(self, guest: Guest, folder: str) -> str | None:
         """Copy the UEFI variables: the file is not on the file system of the disks."""
-        if guest.nvram is None:
+        content = read_nvram(guest.nvram)
+        if content is None:
             return None
         path = os.path.join(folder, "nvram")
-        try:
-            descriptor = os.open(guest.nvram, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            with os.fdopen(descriptor, "rb") as file:
-                files.write_atomically(path, file.read())
-        except FileNotFoundError:
-            return None
+        files.write_atomically(path, content)
         return path
 
     def _finish(self, server: str) -> None:

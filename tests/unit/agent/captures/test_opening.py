@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from acstor import exception
-from acstor.agent.captures import opening
 from acstor.agent.captures.opening import BackupWatch, MomentOpener
 from acstor.agent.captures.sources.base import DiskSource
+from acstor.agent.captures.sources.uefi_variables import read_nvram
 from acstor.agent.hypervisor.base import BackupExport, BackupRequest
 from acstor.repository.versions.record import Consistency
 from acstor.versions.host_capture.request import WantedConsistency
@@ -244,13 +244,16 @@ def test_hypervisor_that_fails_at_the_end_is_only_told_of(host: Host) -> None:
 
 
 def test_variables_are_read_within_bounds(tmp_path: pathlib.Path) -> None:
-    assert opening.read_nvram(None) is None
-    assert opening.read_nvram(str(tmp_path / "none")) is None
+    assert read_nvram(None) is None
+    assert read_nvram(str(tmp_path / "none")) is None
     large = tmp_path / "large"
     with large.open("wb") as file:
         file.truncate(65 << 20)
     with pytest.raises(exception.UnsupportedError):
-        opening.read_nvram(str(large))
+        read_nvram(str(large))
     (tmp_path / "link").symlink_to(large)
     with pytest.raises(exception.UnavailableError):
-        opening.read_nvram(str(tmp_path / "link"))
+        read_nvram(str(tmp_path / "link"))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(exception.UnsupportedError, match="no regular file"):
+        read_nvram(str(tmp_path / "pipe"))

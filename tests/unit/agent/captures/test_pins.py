@@ -5,6 +5,7 @@ import datetime
 import os
 import pathlib
 import shutil
+import uuid
 
 import pytest
 
@@ -18,6 +19,8 @@ from tests.unit.agent.captures.guests import SERVER, disk_at, guest_of_disks
 from tests.unit.repository.versions.records import NOON
 
 ASKED = {"acstor:version_on": "delete"}
+OTHER = str(uuid.UUID(int=79))
+"""Another server."""
 
 
 class Host:
@@ -92,6 +95,22 @@ def test_last_state_outlives_the_server(host: Host) -> None:
     assert pathlib.Path(path).read_bytes() == b"last content"
     assert pin.guest.nvram is not None
     assert pathlib.Path(pin.guest.nvram).read_bytes() == b"variables"
+
+
+def test_guest_whose_variables_are_no_file_keeps_no_other_from_being_pinned(host: Host) -> None:
+    """The folder of the variables may be that of QEMU's user, which may put a pipe there."""
+    host.nvram.unlink()
+    os.mkfifo(host.nvram)
+    writer = os.open(host.nvram, os.O_RDWR)
+    other = dataclasses.replace(host.hypervisor.known[SERVER], server=OTHER, nvram=None)
+    host.hypervisor.known[OTHER] = other
+    with pytest.raises(exception.UnsupportedError, match="no regular file"):
+        host.keeper.look_once()
+    os.close(writer)
+    host.hypervisor.stop(OTHER)
+    pin = host.keeper.newest(OTHER)
+    assert pin is not None
+    assert [os.path.basename(os.path.dirname(path)) for path in host.pins()] == [OTHER]
 
 
 def test_server_that_nobody_asked_for_is_not_pinned(tmp_path: pathlib.Path) -> None:
