@@ -237,6 +237,14 @@ def torn_devices(server: Server) -> frozenset[str]:
     return frozenset(named or filter(None, [server.root_device]))
 
 
+def torn_task(server: Server) -> str | None:
+    """Return the task whose lock says that disks of a server are half written; None: no lock."""
+    if not is_torn(server):
+        return None
+    named = (server.lock_reason or "").removeprefix(TORN_PREFIX)
+    return named.partition(TORN_DISKS)[0]
+
+
 def is_torn(server: Server) -> bool:
     """Return whether a server is locked because its disk may be half written."""
     return server.is_locked and (server.lock_reason or "").startswith(TORN_PREFIX)

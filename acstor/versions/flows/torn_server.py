@@ -65,17 +65,29 @@ def mark_torn(work: Work, devices: Sequence[str]) -> None:
         set again by a user of the server's own project (nova/compute/api.py, ``lock``).
     """
     server = find(work)
-    if rebuilding.is_torn(server):
+    if _covers(server, devices):
         return
+    # What another task has torn is named beside: a mending restore has to write all of it.
+    torn = rebuilding.torn_devices(server).union(devices)
     # The root disk alone is what every release means.
-    is_root = len(devices) == 1 and server.root_device in (None, devices[0])
-    named = () if is_root else tuple(devices)
-    _relock(work, rebuilding.torn_lock_reason(work.task.id, named))
-    if not rebuilding.is_torn(server := find(work)):
+    is_root = len(torn) == 1 and server.root_device in (None, *torn)
+    named = () if is_root else sorted(torn)
+    task = rebuilding.torn_task(server) or work.task.id
+    _relock(work, rebuilding.torn_lock_reason(task, named))
+    if not _covers(server := find(work), devices):
         raise exception.ConflictError(
             f"the lock of server {server.id} does not take another reason",
             hint="restore servers of the project of ACStor's own user by the method rebuild",
         )
+
+
+def _covers(server: Server, devices: Sequence[str]) -> bool:
+    """Return whether the lock says of all of the disks that they may be half written.
+
+    A lock that is of a disk whose name nobody knows is left as it is.
+    """
+    torn = rebuilding.torn_devices(server)
+    return rebuilding.is_torn(server) and (not torn or torn.issuperset(devices))
 
 
 def unmark_torn(work: Work) -> None:

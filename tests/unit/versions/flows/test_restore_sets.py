@@ -30,6 +30,8 @@ from tests.unit.versions.flows.restored_server import (
 
 GROUP = str(uuid.UUID(int=90))
 TWO = version_id(2)
+THIRD, FOURTH = (str(uuid.UUID(int=number)) for number in (101, 102))
+"""Ids of further tasks."""
 
 
 @pytest.fixture
@@ -193,7 +195,7 @@ def test_half_written_set_is_mended_as_a_whole(cloud: Cloud) -> None:
     assert code_of(task) == "acstor.server.busy"
     assert task.error is not None
     assert "vdb" in task.error.message
-    ask(cloud, str(uuid.UUID(int=101)))
+    ask(cloud, THIRD)
     result_of(cloud.work())
     assert disks(cloud) == (ONE, TWO, ONE)
     assert not cloud.compute.known[SERVER].is_locked
@@ -217,6 +219,30 @@ def test_half_written_root_disk_is_mended_first_where_the_host_has_lost_its_reco
     assert "vda" in task.error.message
     server = cloud.compute.known[SERVER]
     assert (server.status, server.lock_reason) == ("SHUTOFF", reason)
+
+
+def test_disk_that_a_mending_set_tears_is_named_beside_the_one_torn_before(cloud: Cloud) -> None:
+    """Else a restore of the first alone, with the host's record lost, would start the server."""
+    cloud.restores.breaks = [exception.CorruptError("a chunk is damaged")] * 4
+    ask(cloud, versions=[ONE], version_id=ONE, group_id=None)
+    assert code_of(cloud.work()) == "acstor.corrupt"
+    settle(cloud)
+    assert cloud.compute.known[SERVER].lock_reason == rebuilding.torn_lock_reason(TASK)
+    ask(cloud, SECOND)
+    assert code_of(cloud.work()) == "acstor.corrupt"
+    settle(cloud)
+    reason = rebuilding.torn_lock_reason(TASK, ["vda", "vdb"])
+    assert cloud.compute.known[SERVER].lock_reason == reason
+    cloud.restores.held.clear()
+    ask(cloud, THIRD, versions=[ONE], version_id=ONE, group_id=None)
+    task = cloud.work()
+    assert code_of(task) == "acstor.server.busy"
+    assert task.error is not None
+    assert "vdb" in task.error.message
+    ask(cloud, FOURTH)
+    result_of(cloud.work())
+    assert disks(cloud) == (ONE, TWO, ONE)
+    assert not cloud.compute.known[SERVER].is_locked
 
 
 @pytest.mark.parametrize("damaged", [None, TWO])
