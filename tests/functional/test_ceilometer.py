@@ -26,9 +26,10 @@ from acstor.policy.load_samples import CEILOMETER, LoadSamples, Sample
 from acstor.policy.service import Feed
 from acstor.telemetry.traffic import InterfaceCounters, NetlinkInterfaces, TrafficMeter
 from testbed.fixtures import broker as brokers
-from testbed.fixtures.broker import Broker, broker_in, free_port
+from testbed.fixtures.broker import Broker, broker_in
 from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.hosts import BIN
+from testbed.fixtures.ports import free_port
 
 pytestmark = [
     pytest.mark.extended,  # compares rates read by several processes: wants an idle machine

@@ -8,11 +8,12 @@ import pytest
 from acstor.cli import samples
 from acstor.policy.metrics import COLLECTIONS
 from testbed.fixtures import broker as brokers
-from testbed.fixtures.broker import Broker, broker_in, free_port
+from testbed.fixtures.broker import Broker, broker_in
 from testbed.fixtures.checked_reader import CheckedReader
 from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.hosts import Options
 from testbed.fixtures.policy_deployment import SPEED, PolicyDeployment, policy_deployment, skewed
+from testbed.fixtures.ports import free_port
 from testbed.fixtures.posted_samples import PostedSamples
 from testbed.fixtures.tcp_relay import TcpRelay
 
