@@ -1,5 +1,6 @@
 """Fixtures and skips that all tests share."""
 
+import atexit
 import logging
 import os
 import pathlib
@@ -20,6 +21,7 @@ from tests.ceph import ceph
 
 __all__ = ["ceph"]
 
+CHANGE_LOG_THREAD = "change-log"
 EARLIER_THREADS = pytest.StashKey[frozenset[threading.Thread]]()
 
 
@@ -120,6 +122,23 @@ def caplog(
     caplog.handler.addFilter(is_of_this_test)
     yield caplog
     caplog.handler.removeFilter(is_of_this_test)
+
+
+@pytest.fixture(autouse=True)
+def _ends_change_logs() -> Iterator[None]:
+    """End the threads that store the change logs of origins that a test has not closed.
+
+    Each would try for ever to store what it has in a place that is gone, and complain of that in
+    the logs of other tests.
+    """
+    earlier = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - earlier:
+        if thread.name == CHANGE_LOG_THREAD:
+            keeper = vars(thread)["_target"].__self__
+            atexit.unregister(keeper.close)
+            keeper._is_ended.set()
+            thread.join(30 * PATIENCE)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,10 @@
 """'acstor assignment ...' on directories: volumes go to other members, which then stay in use."""
 
+import contextlib
 import json
 import pathlib
 import uuid
+from collections.abc import Iterator
 
 import pytest
 
@@ -73,8 +75,10 @@ class Members(Deployment):
 
 
 @pytest.fixture
-def members(tmp_path: pathlib.Path) -> Members:
-    return Members(tmp_path)
+def members(tmp_path: pathlib.Path) -> Iterator[Members]:
+    found = Members(tmp_path)
+    with contextlib.closing(found.origin):
+        yield found
 
 
 def test_list_says_where_volumes_are_and_what_is_there_alone(members: Members) -> None:
@@ -174,10 +178,12 @@ def test_volumes_are_said_to_be_lost_with_the_member_that_they_write_to(members:
     assert members("origin", "fail", "near", "--lost-bytes", "0", "--lost-volumes", "2")[0] != 0
     said = members.run("origin", "fail", "near", "--lost-bytes", "0", "--lost-volumes", "1")
     assert "near is failed" in said
-    with pytest.raises(exception.UnavailableError, match="near of the origin is not in use"):
-        VolumeStore(Repository.open(ReplicatedOrigin(members.addresses, open_driver))).acquire(
-            FIRST, "h1"
-        )
+    origin = ReplicatedOrigin(members.addresses, open_driver)
+    with (
+        contextlib.closing(origin),
+        pytest.raises(exception.UnavailableError, match="near of the origin is not in use"),
+    ):
+        VolumeStore(Repository.open(origin)).acquire(FIRST, "h1")
 
 
 def test_one_store_has_no_assignments(members: Members) -> None:
