@@ -32,6 +32,7 @@ from acstor.repository.images.usage import base_name, read_usage
 from acstor.repository.images.withdrawal_rounds import Phase, Rounds, write_rounds
 from acstor.repository.repository import Repository
 from testbed.fixtures.nova_host import NovaHost
+from testbed.fixtures.ports import free_port
 from testbed.fixtures.usage_records import write_usage
 from tests.unit.drivers.nova.conftest import IMAGE, OTHER, make_planter
 
@@ -222,8 +223,9 @@ def test_host_outside_of_the_ring_is_asked_at_the_address_of_its_record(
     run: Run, with_image: Origin
 ) -> None:
     """Whoever is drained or dead has left the ring; its guests may read on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    with socket.create_server(("127.0.0.1", port)):
         write_usage(with_image, "h9", manifests=ATTACHED, peer_address=address)
         write_usage(with_image, HERE, manifests=ATTACHED, peer_address=address)
         for host in ("h9", HERE):
@@ -241,13 +243,13 @@ def test_host_outside_of_the_ring_is_asked_at_the_address_of_its_record(
 def test_data_plane_that_is_being_replaced_is_not_taken_for_stopped(
     run: Run, with_image: Origin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    port = free_port()
+    address = f"127.0.0.1:{port}"
     write_usage(with_image, HERE, manifests=ATTACHED, peer_address=address)
     with contextlib.ExitStack() as again:
 
         def listen(_: float) -> None:
-            again.enter_context(socket.create_server(("127.0.0.1", int(address[10:]))))
+            again.enter_context(socket.create_server(("127.0.0.1", port)))
 
         monkeypatch.setattr("acstor.cli.forgetting.time.sleep", listen)
         status, _, err = run("host", "forget", HERE)
@@ -320,8 +322,9 @@ def test_host_whose_record_is_damaged_is_forgotten_by_force(
 
 def test_host_whose_data_plane_answers_is_not_forgotten(run: Run, tmp_path: pathlib.Path) -> None:
     origin = open_origin(f"posix://{tmp_path}/origin", 1)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    with socket.create_server(("127.0.0.1", port)):
         ring = build_ring([RingHost("h9", address, 100)], 64)
         origin.swap_ref(RING_REF, None, ring.encode())
         status, _, err = run("host", "forget", "h9")
