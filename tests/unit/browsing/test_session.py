@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -133,8 +134,10 @@ def test_death_is_told_with_what_to_do() -> None:
 
 
 def test_silence_ends() -> None:
-    with session_with(HELLO, seconds=1.0) as session, pytest.raises(exception.DeadlineError):
-        list(session.ask(QUESTION))
+    with session_with(HELLO) as session:
+        session._frames._until = time.monotonic() + 0.1  # once the process has started
+        with pytest.raises(exception.DeadlineError):
+            list(session.ask(QUESTION))
 
 
 def test_process_is_gone_after_closing() -> None:

@@ -157,9 +157,12 @@ def test_descriptors_of_a_request_are_closed(served: Served) -> None:
 def test_silent_connection_keeps_nobody_waiting_for_long(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "REQUEST_DEADLINE", 0.05)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
-        silent.connect(str(served.path))
+        with monkeypatch.context() as short:  # not for the one that has something to say
+            short.setattr(protocol, "REQUEST_DEADLINE", 0.05)
+            silent.connect(str(served.path))
+            silent.settimeout(60)
+            assert b"timed out" in silent.recv(protocol.RESPONSE_BYTES_MAX)
         served.client().unmount()
     assert served.mounter.calls == ["unmount"]
 

@@ -121,20 +121,20 @@ def _driver(**settings: Any) -> AcstorVolumeDriver:
 def test_set_up_opens_the_repository_of_the_back_end(tmp_path: pathlib.Path) -> None:
     url = f"posix://{tmp_path}"
     Repository.init(open_origin(url, 1.0))
-    driver = _driver(acstor_origin_url=url, acstor_origin_timeout=2.0)
+    driver = _driver(acstor_origin_url=url, acstor_origin_timeout=60.0)
     driver.do_setup(None)
     driver.check_for_setup_error()
-    assert driver.back_end.settings == OriginSettings(url, 2.0)
+    assert driver.back_end.settings == OriginSettings(url, 60.0)
 
 
 def test_set_up_reads_the_origin_from_acstor_conf(tmp_path: pathlib.Path) -> None:
     url = f"posix://{tmp_path}"
     Repository.init(open_origin(url, 1.0))
     path = tmp_path / "acstor.conf"
-    path.write_text(f"[origin]\nurl = {url}\ntimeout = 3\n")
+    path.write_text(f"[origin]\nurl = {url}\ntimeout = 70\n")
     driver = _driver(acstor_conf=str(path))
     driver.do_setup(None)
-    assert driver.back_end.settings == OriginSettings(url, 3.0)
+    assert driver.back_end.settings == OriginSettings(url, 70.0)
 
 
 def test_set_up_without_origin_says_what_to_set() -> None:

@@ -126,10 +126,11 @@ def test_close_waits_for_no_store_that_hangs() -> None:
             return super().get_ref(name)
 
     stores.stores["far"] = Hanging(stores.inner["far"])
-    origin = stores.open(seconds_max=0.2)
+    origin = stores.open()
+    origin.members["far"].seconds_max = 0.2
     with pytest.raises(exception.UnavailableError):
         origin.exists(PACK)
-    assert begun.is_set()
+    assert begun.wait(60)
     closing = threading.Thread(target=origin.close, daemon=True)
     closing.start()
     closing.join(60)

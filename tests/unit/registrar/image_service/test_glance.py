@@ -98,8 +98,10 @@ def test_service_that_hangs_in_the_middle_of_data_is_given_up(
         return release.wait(60)
 
     server.before = hang
-    with make(read_timeout=0.2).open_data(IMAGE.id) as data:
+    with make(read_timeout=60.0).open_data(IMAGE.id) as data:
         assert data.read(1 << 20) == CONTENT[:1000], "what is there comes at once"
+        opened: Any = data  # only now, as nothing says when the server has its turn to send that
+        opened._response.raw._fp.fp.raw._sock.settimeout(0.2)
         with pytest.raises(exception.UnavailableError, match="stopped sending"):
             data.read(1 << 20)
 
