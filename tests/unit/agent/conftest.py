@@ -120,7 +120,7 @@ tls_enabled = false
 [coordination]
 backend_url = file://{tmp_path}/coordination
 heartbeat_interval = 0.1
-member_timeout = 5
+member_timeout = 30
 [agent]
 {lines}
 """
