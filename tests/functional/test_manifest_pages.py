@@ -1,4 +1,4 @@
-"""Images whose manifests are long, on hosts with a slow link to the origin, or none."""
+"""Images whose manifests are long, on hosts that wait for parts of them, or have no origin."""
 
 import os
 import pathlib
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from acstor.origin import faulty
+from acstor.origin.base import Origin
 from acstor.origin.opening import open_origin
 from acstor.repository import layout, upgrade
 from acstor.repository.repository import COMPRESSED_VERSION
 from testbed.doubles.manifests import CHUNK_SIZE, dense_chunk, register_dense_disk
 from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.hosts import Cloud, Host, cloud_in
-from testbed.fixtures.throttled_origin import ThrottledOrigin
 from testbed.origin_server import OriginServer
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -25,22 +25,36 @@ CHUNKS = TIMES * 1024
 """Of the image: a manifest of 3.2 MB."""
 ENTRY_PAGES = -(-CHUNKS // 85)
 """Pages of entries, the last of the manifest."""
-SLOW = 200e3
-"""Bytes per second of a link that takes 16 s for the manifest."""
-FAST = 1e9
+HELD = range(1 << 20, 2 << 20)
+"""Bytes of the manifest, none of which the last chunk needs."""
 READ = list(range(0, CHUNKS, 2047))
 """Chunks that a guest reads, anywhere."""
 
 
+class HeldOrigin(faulty.FaultyOrigin):
+    """An origin of which a part of each manifest comes when it may; faulty if wanted."""
+
+    def __init__(self, inner: Origin) -> None:
+        super().__init__(inner)
+        self.may_come = threading.Event()
+        self.may_come.set()
+
+    def readinto(self, key: str, offset: int, buffer: memoryview) -> int:
+        """Read from an object into ``buffer``."""
+        if key.startswith("manifests/") and offset in HELD:
+            self.may_come.wait()
+        return super().readinto(key, offset, buffer)
+
+
 class Deployment:
-    """A host whose link to the origin is as fast, and as sound, as a test wants."""
+    """A host whose link to the origin is as complete, and as sound, as a test wants."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.plain = open_origin(cloud.origin_url, 5)
         upgrade.upgrade(self.plain, COMPRESSED_VERSION)
         self.content = b""
         """Of the image's manifest."""
-        self.origin = ThrottledOrigin(self.plain, FAST)
+        self.origin = HeldOrigin(self.plain)
         self.server = OriginServer(("127.0.0.1", 0), self.origin)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{self.server.server_address[1]}/"
@@ -86,20 +100,21 @@ def deployment(tmp_path: pathlib.Path) -> Iterator[Deployment]:
     with cloud_in(tmp_path) as cloud:
         deployment = Deployment(cloud)
         yield deployment
+        deployment.origin.may_come.set()
         deployment.server.shutdown()
         deployment.server.server_close()
 
 
 def test_guest_reads_long_before_the_manifest_is_there(deployment: Deployment) -> None:
     host, origin = deployment.host, deployment.origin
-    origin.bytes_per_s = SLOW
+    origin.may_come.clear()
     deployment.register()
     deployment.read(CHUNKS - 1)
     assert deployment.is_partial
     assert 0 < host.metric("acstor_manifest_pages_fetched", reason="demand") < 100
     deployment.restart()
     assert deployment.is_partial
-    origin.bytes_per_s = FAST
+    origin.may_come.set()
     deployment.wait_whole()
     for chunk in READ:
         deployment.read(chunk)
