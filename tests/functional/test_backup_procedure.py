@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -29,6 +30,23 @@ pytestmark = [
 PAGE = SOURCE / "admin" / "backup.rst"
 SIZE = 4 * MIB
 WRITERS = 2
+COPY = """
+import itertools, signal, sys, threading
+from acstor.cmd.cli import main
+from acstor.origin.posix import PosixOrigin
+store, packs, interrupted = PosixOrigin.put_if_absent, itertools.count(), threading.Event()
+def put_if_absent(origin, key, *more):
+    if key.startswith("packs/") and next(packs) == 1:
+        interrupted.wait()
+    return store(origin, key, *more)
+def interrupt(*what):
+    interrupted.set()
+    signal.default_int_handler(*what)
+PosixOrigin.put_if_absent = put_if_absent
+signal.signal(signal.SIGINT, interrupt)
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command line, whose second pack waits until somebody interrupts it."""
 
 
 def run_block(caption: str, **values: object) -> str:
@@ -149,7 +167,7 @@ def test_copy_is_interrupted_and_gone_on_with(tmp_path: pathlib.Path) -> None:
         backup.mkdir()
         command = ("repository", "copy", f"posix://{backup}", "--jobs", "1", "-f", "json")
         process = subprocess.Popen(
-            [str(BIN / "acstor"), "--config-file", str(host.config), *command],
+            [sys.executable, "-c", COPY, "--config-file", str(host.config), *command],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:

@@ -14,7 +14,7 @@ import pytest
 from acstor import exception
 from acstor.repository.progress import Progress
 from acstor.splitting import splitting, table
-from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import PATIENCE, wait_for
 from testbed.fixtures.hosts import BIN
 from testbed.fixtures.split_images import MIB, SplitImage, make_image, make_root, run
 
@@ -193,7 +193,11 @@ def test_random_damage_ends_in_an_error_or_a_sound_output(
 def test_killed_command_has_no_output(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     image = make_image(tmp_path)
     program = (
-        "import sys; from acstor.cli import app, image_split;"
+        "import sys, types; from acstor.cli import app, image_split;"
+        "from acstor.splitting import tools; real = tools.confinement; sleep = ['sleep', '3600'];"
+        # The work has no end but that it is killed.
+        "confine = lambda _, *how, **more: real.confine(sleep, *how, **more);"
+        "tools.confinement = types.SimpleNamespace(environment=real.environment, confine=confine);"
         "application = app.Application();"
         "application.command_manager.add_command('image split', image_split.SplitImage);"
         "sys.exit(application.run(sys.argv[1:]))"
@@ -210,7 +214,7 @@ def test_killed_command_has_no_output(tmp_path: pathlib.Path, number: signal.Sig
             wait_for("the work has begun", works, 120)
         finally:
             process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=60 * PATIENCE)
     assert process.returncode != 0
     assert not (tmp_path / "out.raw").exists()
     assert image.path.read_bytes() == before
