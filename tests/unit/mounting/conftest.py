@@ -1,8 +1,14 @@
+import dataclasses
 import pathlib
 import tempfile
 from collections.abc import Iterator
 
 import pytest
+
+from acstor.mounting import protocol
+
+PATIENT_SECONDS = 240.0
+"""Seconds in which both ends have their turn, on any machine."""
 
 
 @pytest.fixture
@@ -10,3 +16,13 @@ def short_path() -> Iterator[pathlib.Path]:
     """A directory for sockets: their paths have at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="acstor-") as path:
         yield pathlib.Path(path)
+
+
+@pytest.fixture(autouse=True)
+def _deadlines_that_nobody_misses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the seconds of the protocol be none that a process stands still for."""
+    for name in ("REQUEST_DEADLINE", "RESPONSE_DEADLINE"):
+        monkeypatch.setattr(protocol, name, PATIENT_SECONDS)
+    for operation, traits in protocol.OPERATIONS.items():
+        patient = dataclasses.replace(traits, timeout=PATIENT_SECONDS)
+        monkeypatch.setitem(protocol.OPERATIONS, operation, patient)
