@@ -15,6 +15,7 @@ from acstor.dataplane.host import DataPlaneHost
 from acstor.dataplane.origin_source import OriginSource
 from acstor.dataplane.runtime import OriginReader, RuntimeFactory
 from acstor.dataplane.settings import DataPlaneSettings
+from acstor.dataplane.states import ProcessState
 from acstor.supervision.supervisor import Supervisor
 from testbed.doubles.descriptor_keeper import Keeper
 from testbed.doubles.memory_mounter import MemoryMounter
@@ -30,6 +31,7 @@ class Machine:
     def __init__(self, conf: cfg.ConfigOpts, keeper: Keeper) -> None:
         self.conf = conf
         self.keeper = keeper
+        self.hosts: list[DataPlaneHost] = []
         self.runtimes: list[MemoryRuntime] = []
         self.mounter = MemoryMounter()
         self.restarts = 0
@@ -64,7 +66,14 @@ class Machine:
             request_stop=self.count_stop,
         )
         host.start()
+        self.hosts.append(host)
         return host
+
+    def stop(self) -> None:
+        """Stop all that a test has not stopped: their threads would outlive it."""
+        for host in self.hosts:
+            if host.state is not ProcessState.STOPPED:
+                host.stop(unmount=False)
 
     def client(self) -> AdminClient:
         return AdminClient(self.conf.dataplane.admin_socket)
@@ -78,8 +87,10 @@ def keeper(tmp_path: pathlib.Path) -> Iterator[Keeper]:
 
 
 @pytest.fixture
-def machine(conf: cfg.ConfigOpts, keeper: Keeper) -> Machine:
-    return Machine(conf, keeper)
+def machine(conf: cfg.ConfigOpts, keeper: Keeper) -> Iterator[Machine]:
+    found = Machine(conf, keeper)
+    yield found
+    found.stop()
 
 
 @pytest.fixture
