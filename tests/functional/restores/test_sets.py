@@ -22,6 +22,7 @@ from tests.functional.captures import test_processes as captures
 from tests.functional.captures.test_processes import CHUNK, SERVER, qemu_img, run
 from tests.functional.restores.test_disks import (
     DAMAGE,
+    NEVER_DONE,
     Killer,
     RestoredHost,
     do,
@@ -176,7 +177,7 @@ def test_killed_anywhere_a_set_goes_on(host: SetHost, name: str) -> None:
     wanted = host.state()
     versions = host.take_set(1)
     host.spoil()
-    at, rate = 1, CHUNK * 2
+    at, rate = 1, NEVER_DONE
     while not is_done(host.set_order(versions, write_rate=rate), Killer(name, at)):
         host.check()
         assert host.nvram.read_bytes() in (FORMER, LATER)
