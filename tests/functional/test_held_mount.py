@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pathlib
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -10,11 +11,19 @@ import pytest
 from acstor.supervision.supervisor import Supervisor
 from testbed.fixtures.checked_reader import CheckedReader
 from testbed.fixtures.conditions import wait_for
-from testbed.fixtures.hosts import BIN, MIB, Cloud, Host, Image
+from testbed.fixtures.hosts import MIB, Cloud, Host, Image
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _PIDFD_GETFD = 438
+WAITS_FOR_EVER = """
+import sys
+from acstor.dataplane import host
+from acstor.cmd.dataplane import main
+host._HELD_STARTS_MAX = 1_000_000
+sys.exit(main(sys.argv[1:]))
+"""
+"""A data plane that leaves a mount which others hold, however often it starts."""
 
 
 def take_fuse(host: Host) -> int:
@@ -34,7 +43,7 @@ def take_fuse(host: Host) -> int:
 def start_holder(host: Host) -> None:
     """Start a holder that was handed nothing, without waiting for its data plane."""
     config = ("--config-file", str(host.config))
-    host._start("holder", "acstor-holder", *config, "--", str(BIN / "acstor-dataplane"), *config)
+    host._start("holder", "acstor-holder", *config, "--", *host.cloud.dataplane_command, *config)
 
 
 @pytest.fixture
@@ -48,14 +57,19 @@ def held(cloud: Cloud) -> Iterator[tuple[Host, Image, int]]:
     os.close(descriptor)
 
 
-def test_mount_that_is_handed_over_late_is_taken_over(held: tuple[Host, Image, int]) -> None:
+def test_mount_that_is_handed_over_late_is_taken_over(
+    cloud: Cloud, held: tuple[Host, Image, int]
+) -> None:
     """Guests go on although the first data plane was started without the descriptor."""
     host, image, descriptor = held
     with CheckedReader(host.file(image), image.content, seed=7) as reader:
         reader.wait_reads(20)
         host.vanish()
+        # However long it takes until it is handed over, nobody mounts anew.
+        cloud.dataplane_command = (sys.executable, "-c", WAITS_FOR_EVER)
         start_holder(host)
-        wait_for("it leaves the mount alone", lambda: "another process holds" in host.log())
+        log = host.log_path
+        wait_for("it leaves the mount alone", lambda: "another process holds" in log.read_text())
         assert Supervisor(str(host.path / "holder.sock")).store("fuse", descriptor)
         status = wait_for("it serves", host.status, timeout=60)
         assert status["fuse"]["taken_over"], host.log()

@@ -100,7 +100,9 @@ def test_guests_go_on_without_acstor_mount(cloud: Cloud, host: UnprivilegedHost)
         host.wait_restarted(pid)
         reader.wait_reads(20)
     assert reader.errors == []
-    assert "the read-ahead of the mount stays as it is" in host.log_path.read_text()
+    kept = "the read-ahead of the mount stays as it is"
+    # What the data plane logs reaches the file by a thread of its own.
+    wait_for("it is told", lambda: kept in host.log_path.read_text())
     host.start_mount()
 
 
@@ -182,7 +184,10 @@ def test_data_plane_that_was_root_is_replaced_under_a_guest(
             host.give_state()
             host.start_mount()
             host.start_holder()
-            wait_for("it leaves the mount alone", lambda: "another process holds" in host.log())
+            wait_for(
+                "it leaves the mount alone",
+                lambda: "another process holds" in host.log_path.read_text(),
+            )
             assert Supervisor(str(host.path / "run" / "holder.sock")).store("fuse", descriptor)
         finally:
             os.close(descriptor)
