@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +19,7 @@ from acstor.drivers.nova.image_links import known_links
 from acstor.drivers.nova.image_links.known_links import KnownLinks
 from acstor.origin.opening import open_origin
 from acstor.repository.images.usage import read_usage
-from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import PATIENCE, wait_for
 from testbed.fixtures.hosts import MIB, Cloud, Host, Image
 from testbed.fixtures.nova_harness import NovaHarness
 from testbed.fixtures.nova_host import NovaHost
@@ -110,7 +109,7 @@ def test_nova_starts_from_a_link_that_needs_nobody_else(linked: LinkedHost) -> N
     assert linked.harness.call("inspect", path=str(path)) == "raw"
     converted = linked.cloud.path / "converted"
     command = ["qemu-img", "convert", "-f", "qcow2", "-O", "raw", made["path"], str(converted)]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=60 * PATIENCE)
     assert converted.read_bytes()[:SIZE] == image.content
 
 
@@ -195,7 +194,7 @@ def test_dead_data_plane_makes_nova_download_and_nobody_touches_that(linked: Lin
     linked.host.start_dataplane()
     linked.wait_state(image, "nova_downloaded")
     assert not linked.nova.link(image.id).is_symlink()
-    assert linked.used() == set(), "the instance needs no image of ours"
+    wait_for("the instance needs no image of ours", lambda: linked.used() == set())
 
 
 def test_data_plane_that_restarts_keeps_its_links(linked: LinkedHost) -> None:
@@ -218,7 +217,7 @@ def test_data_plane_that_hangs_hangs_neither_agent_nor_removal(linked: LinkedHos
     try:
         agent = linked.host._processes["agent"]
         agent.terminate()
-        assert agent.wait(60) == 0
+        assert agent.wait(60 * PATIENCE) == 0
         assert linked.host.command("links", "list").returncode == 0
         assert linked.host.command("links", "remove", "--all").returncode == 0
     finally:
@@ -274,11 +273,9 @@ def test_agent_killed_again_and_again_leaves_nova_able_to_work(linked: LinkedHos
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        deadline = time.monotonic() + 240
         for number, image in enumerate(images):
             made = linked.make_disk(image, instance=str(uuid.UUID(int=number)))
             assert os.path.exists(made["path"])
-            assert time.monotonic() < deadline
     finally:
         stopped.set()
         killer.join()

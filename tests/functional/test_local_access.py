@@ -3,6 +3,7 @@
 import os
 import pathlib
 import subprocess
+import time
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any
@@ -74,7 +75,8 @@ def test_images_are_closed_under_a_mount_that_is_taken_over(cloud: Cloud) -> Non
     cloud.wait_ready(image)
     name = host.file(image).name
     assert reads_as(host, name, "--clear-groups")
-    assert "may read all images" in host.log()
+    # What the data plane logs reaches the file by a thread of its own.
+    wait_for("it is told", lambda: "may read all images" in host.log_path.read_text())
     with host.file(image).open("rb") as guest:
         text = host.config.read_text()
         assert "image_group = \n" in text
@@ -119,6 +121,7 @@ def test_volume_is_reached_by_its_token_only(cloud: Cloud, tmp_path: pathlib.Pat
     assert volumes[1] not in listed.stdout
     assert other["export"] not in listed.stdout + listed.stderr
     wrong = ["", volumes[1], own["export"], other["export"][:-1], "disk"]
+    begun = time.monotonic()
     for name in wrong:
         assert nbdinfo(other, name).returncode != 0, name
         refused = qemu_io({**other, "export": name}, "read 0 512")
@@ -129,7 +132,7 @@ def test_volume_is_reached_by_its_token_only(cloud: Cloud, tmp_path: pathlib.Pat
     # What the data plane logs reaches the file by a thread of its own.
     wait_for("it is told", lambda: told in host.log_path.read_text())
     said = host.log_path.read_text()
-    assert said.count(told) == 1, "once a minute"
+    assert said.count(told) <= 1 + (time.monotonic() - begun) / 60, "once a minute"
     assert own["export"] not in said
     assert other["export"] not in said
 
