@@ -10,13 +10,15 @@ from testbed.fixtures.conditions import wait_for
 from testbed.fixtures.hosts import MIB, Cloud
 
 CHUNK = 64 << 10
+READS = {"read_deadline": 20, "origin_deadline": 10, "peer_deadline": 10, "prefetch_max": 0}
+"""Deadlines that reads meet which have all they need, also where a process stands still."""
 
 pytestmark = [pytest.mark.root, pytest.mark.fuse, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_origin_gone_cached_reads_go_on_and_the_rest_recovers(cloud: Cloud) -> None:
     """Cached reads never notice; others are EIO at the deadline, then work without a restart."""
-    host = cloud.add_host(readpath={"read_deadline": 2, "origin_deadline": 1, "prefetch_max": 0})
+    host = cloud.add_host(readpath=READS)
     image = cloud.register(32 * MIB)
     cloud.wait_ready(image)
     cached = 4 * MIB
