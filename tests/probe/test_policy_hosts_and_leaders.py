@@ -58,7 +58,6 @@ def test_leader_ends_between_deciding_and_writing(
     first, second = deployment.cloud.hosts
     deadly = start_deadly(deployment, first, 2, moment)
     wait_for("it leads", lambda: deployment.leads("h0"))
-    deployment.start_policy(second)
     with CheckedReader(first.file(image), image.content, seed=1) as reader:
         before = deployment.in_force()
         assert before is not None
@@ -67,6 +66,7 @@ def test_leader_ends_between_deciding_and_writing(
         found = deployment.in_force()
         assert found is not None
         assert (found == before) == (moment != "killed-after"), "the write is whole or not at all"
+        deployment.start_policy(second)  # earlier it might lead before this has looked
         wait_for(f"another leads\n{second.log()}", lambda: deployment.leads("h1"))
         deployment.wait_shares(1, 0.0, 0.25)  # what the first one was about to do
         reader.wait_reads(20)
