@@ -17,7 +17,7 @@ from testbed.testbed import Testbed
 
 PEER_PORT = 7420
 METRICS_PORT = 9471
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 240.0
 #: Data planes preallocate it, on the one disk that all hosts of a testbed share.
 STORE_CAPACITY = "512MiB"
 
