@@ -232,7 +232,7 @@ def test_osd_that_starts_again_is_found_by_who_writes_meanwhile(ceph: CephNode) 
         except exception.UnavailableError:
             return False
 
-    assert writes()
+    processes.wait_until(writes, "writes pass", timeout_s=rados_calls.HANGS_AFTER_S)
     osd = ceph.osds[0]
     osd.kill()
     osd.wait(rados_calls.HANGS_AFTER_S)
