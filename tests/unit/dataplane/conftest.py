@@ -7,11 +7,24 @@ from oslo_config import cfg
 from oslo_log import log
 
 from acstor.conf import loading
+from acstor.control import protocol
 from acstor.origin.memory import MemoryOrigin
 from acstor.repository.repository import Repository
 from acstor.repository.volumes.store import NewVolume, VolumeStore
 from testbed.doubles.memory_runtime import MemoryRuntime
-from tests.unit.dataplane.volume_hosts import SIZE, VOLUME, HostUnderTest
+from tests.unit.dataplane.volume_hosts import PATIENT_SECONDS, SIZE, VOLUME, HostUnderTest
+
+
+@pytest.fixture(autouse=True)
+def patient_sockets() -> Iterator[None]:
+    """Have the admin socket wait for who stands still between a request and its answer.
+
+    By a patch of its own: that of the test ends before the directories that it has patched.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("REQUEST_DEADLINE", "RESPONSE_DEADLINE"):
+            patched.setattr(protocol, name, PATIENT_SECONDS)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,7 @@ from acstor.supervision.supervisor import Supervisor
 from testbed.doubles.descriptor_keeper import Keeper
 from testbed.doubles.memory_mounter import MemoryMounter
 from testbed.doubles.memory_runtime import MemoryRuntime, write_manifest
+from tests.unit.dataplane.volume_hosts import PATIENT_SECONDS
 
 IMAGE = "6f1c8a52-0a5e-4d27-9a52-b3ad2a2c91f0"
 OTHER = "00000000-0000-4000-8000-000000000001"
@@ -76,7 +77,7 @@ class Machine:
                 host.stop(unmount=False)
 
     def client(self) -> AdminClient:
-        return AdminClient(self.conf.dataplane.admin_socket)
+        return AdminClient(self.conf.dataplane.admin_socket, PATIENT_SECONDS)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from testbed.doubles.memory_volumes import MemoryVolume
 
 VOLUME = "0b8cf0b6-1d6d-4d5a-9b6e-2f6f3a1f0c11"
 SIZE = 1 << 20
+PATIENT_SECONDS = 240.0
+"""Seconds in which both ends of a socket have their turn, on any machine."""
 
 
 class HostUnderTest:
@@ -22,7 +24,7 @@ class HostUnderTest:
         self.conf = conf
         self.plane = MemoryDataPlane(conf, origin)
         self.plane.start()
-        self.client = AdminClient(conf.dataplane.admin_socket)
+        self.client = AdminClient(conf.dataplane.admin_socket, PATIENT_SECONDS)
 
     def call(self, method: str, **params: Any) -> Any:
         return self.client.call(f"volume.{method}", volume=VOLUME, **params)

@@ -19,10 +19,15 @@ def short_path() -> Iterator[pathlib.Path]:
 
 
 @pytest.fixture(autouse=True)
-def _deadlines_that_nobody_misses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the seconds of the protocol be none that a process stands still for."""
-    for name in ("REQUEST_DEADLINE", "RESPONSE_DEADLINE"):
-        monkeypatch.setattr(protocol, name, PATIENT_SECONDS)
-    for operation, traits in protocol.OPERATIONS.items():
-        patient = dataclasses.replace(traits, timeout=PATIENT_SECONDS)
-        monkeypatch.setitem(protocol.OPERATIONS, operation, patient)
+def _deadlines_that_nobody_misses() -> Iterator[None]:
+    """Have the seconds of the protocol be none that a process stands still for.
+
+    By a patch of its own: that of the test ends before the directories that it has patched.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("REQUEST_DEADLINE", "RESPONSE_DEADLINE"):
+            patched.setattr(protocol, name, PATIENT_SECONDS)
+        for operation, traits in protocol.OPERATIONS.items():
+            patient = dataclasses.replace(traits, timeout=PATIENT_SECONDS)
+            patched.setitem(protocol.OPERATIONS, operation, patient)
+        yield
