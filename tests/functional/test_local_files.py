@@ -15,7 +15,7 @@ from acstor.control import bitmap
 from acstor.drivers.nova.image_links.local_directory import local_path, partial_name
 from acstor.origin.opening import open_origin
 from acstor.repository.images.image_registry import Entry, EntryState, ImageRegistry
-from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import PATIENCE, wait_for
 from testbed.fixtures.hosts import MIB, Cloud, Host, Image
 from testbed.fixtures.nova_host import NovaHost
 
@@ -28,6 +28,8 @@ pytestmark = [
 ]
 
 SIZE = 16 * MIB
+LARGE = 48 * MIB
+"""Bytes of an image of which the slowest host makes no file before a test has done its part."""
 
 
 class LocalFilesHost:
@@ -117,7 +119,7 @@ def test_data_plane_that_dies_is_not_noticed(local: LocalFilesHost) -> None:
 def test_data_plane_that_hangs_while_a_file_is_made_hangs_no_agent(cloud: Cloud) -> None:
     """A reader of a file system that hangs cannot be killed: it is a child, and left behind."""
     local = LocalFilesHost(cloud, rate="1MiB")
-    image = local.pinned()
+    image = local.pinned(LARGE)
     partial = local.file(image).with_name(partial_name(image.id))
     wait_for(f"half a file\n{local.host.log()}", partial.exists, timeout=120)
     pid = local.host.dataplane_pid()
@@ -126,11 +128,13 @@ def test_data_plane_that_hangs_while_a_file_is_made_hangs_no_agent(cloud: Cloud)
     try:
         agent = local.host._processes["agent"]
         agent.terminate()
-        assert agent.wait(60) == 0
+        assert agent.wait(60 * PATIENCE) == 0
     finally:
         with contextlib.suppress(ProcessLookupError):  # on a busy machine the holder was quicker
             os.kill(pid, signal.SIGCONT)
     assert os.readlink(local.nova.link(image.id)) == str(local.host.file(image))
+    config = local.host.config
+    config.write_text(config.read_text().replace("rate = 1MiB\n", "rate = 1GiB\n"))
     local.host.start_agent()
     local.wait_linked(image)
     assert local.nova.link(image.id).read_bytes() == image.content

@@ -256,8 +256,13 @@ def test_limits_hold_requests_back(cloud: Cloud, control: Volumes) -> None:
     opened = open_volume(host, volume)
     control.store.describe(volume, metadata={"bytes_per_s": str(4 * MIB)})
     call(host, "set_limits", volume, iops=0, bytes_per_s=4 * MIB)
-    write(opened, *(f"write -P 1 {number}M 1M" for number in range(8)))
-    assert host.metric("acstor_nbd_throttled", volume=volume) > 0
+
+    def is_held_back() -> bool:
+        # A client that stands still between any two of them is not.
+        write(opened, *(f"write -P 1 {number}M 1M" for number in range(8)))
+        return host.metric("acstor_nbd_throttled", volume=volume) > 0
+
+    wait_for("requests are held back", is_held_back)
     assert host.metric("acstor_nbd_requests", volume=volume, command="write") >= 8
     assert host.metric("acstor_volume_healthy", volume=volume) == 1
 
