@@ -65,7 +65,7 @@ class Deployment:
         """Return the upkeep of a registrar that leads from now on."""
         origin = ReplicatedOrigin(self.addresses, open_driver)
         made = upkeep_of(
-            RetryingOrigin(origin, 1.0), 100, "test", RegistrarMetrics(),
+            RetryingOrigin(origin, 60.0), 100, "test", RegistrarMetrics(),
             lambda: dataclasses.replace(power_parts(self.conf), times=TIMES),
         )  # fmt: skip
         assert made is not None

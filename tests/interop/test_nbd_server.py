@@ -210,16 +210,16 @@ def test_a_grown_device_is_seen_by_clients_that_connect_anew(memory: Server) -> 
 
 
 def test_qemu_reconnects_when_it_is_disconnected(memory: Server) -> None:
-    image = "driver=raw,file.driver=nbd,file.export=disk,file.reconnect-delay=30"
+    image = "driver=raw,file.driver=nbd,file.export=disk,file.reconnect-delay=300"
     image += f",file.server.type=unix,file.server.path={memory.socket}"
     command = ["qemu-io", "--image-opts", "-t", "none", image]
     client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert client.stdin is not None
     client.stdin.write("write -P 1 0 1M\n")
     client.stdin.flush()
-    processes.wait_until(lambda: "write=0/" not in memory.order("stats"), "it wrote", timeout_s=30)
+    processes.wait_until(lambda: "write=0/" not in memory.order("stats"), "it wrote", timeout_s=120)
     assert memory.order("disconnect").startswith("done clients=0")
-    output, _ = client.communicate("read -P 1 0 1M\nwrite -P 2 0 4k\nread -P 2 0 4k\nquit\n", 60)
+    output, _ = client.communicate("read -P 1 0 1M\nwrite -P 2 0 4k\nread -P 2 0 4k\nquit\n", 240)
     assert client.returncode == 0
     assert "failed" not in output, output
     assert output.count("read ") == 2, output

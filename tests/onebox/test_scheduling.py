@@ -67,10 +67,13 @@ def state_ttl(box: RunningBox) -> float:
 
 
 def agent_metric(host: ComputeHost, name: str, **labels: str) -> float | None:
-    """Return a metric of a host's agent, None where it has none."""
+    """Return a metric of a host's agent, None where it has none, or does not answer."""
     url = f"http://{host.host.address}:{acstor.METRICS_PORT}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        text = answer.read().decode()
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            text = answer.read().decode()
+    except OSError:
+        return None  # it has no turn, or is not there
     found = [
         value
         for each, series, value in samples(text)

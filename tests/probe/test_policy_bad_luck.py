@@ -124,7 +124,11 @@ def test_decisions_in_a_hurry_damaged_and_missed_reads_go_on(cloud: Cloud) -> No
                 60,
             )
         origin.swap_ref(DECISION_REF, in_force.token, b"{")
-        wait_for("the damage is told", lambda: "decision is malformed" in hosts[0].log(), 60)
+        wait_for(
+            "the damage is told",
+            lambda: "decision is malformed" in hosts[0].log_path.read_text(),
+            60,
+        )
         reader.wait_reads(50)
         wait_share(hosts, "h0", 0.03, 0.07)
         ref = origin.get_ref(DECISION_REF)

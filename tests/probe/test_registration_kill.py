@@ -111,7 +111,9 @@ def test_killed_registration_leaves_the_repository_sound(
 ) -> None:
     choice = random.Random(SEED)
     killed = 0
-    for number in range(KILLS):
+    for number in range(20 * KILLS):
+        if number >= KILLS and killed >= KILLS // 4:
+            break  # there are more where a busy machine lets signals come too late
         content = choice.randbytes(IMAGE_SIZE)
         (tmp_path / "image").write_bytes(content)
         image_id = str(uuid.UUID(int=number))

@@ -145,7 +145,7 @@ def test_killed_process_leaves_nothing_in_the_hypervisor(agent: Agent) -> None:
     assert found.state is CaptureState.FAILED
     assert found.failure is not None
     wait_for("its end", lambda: hypervisor.backup_status(SERVER) is None, SETTLE)
-    assert list(agent.host.scratch.iterdir()) == []
+    wait_for("nothing is left", lambda: list(agent.host.scratch.iterdir()) == [])
     assert agent.store.find(request_of().version_id("vda")) is None
     agent.host.libvirt.virsh("destroy", SERVER)
     agent.host.libvirt.virsh("undefine", SERVER)
