@@ -1,5 +1,6 @@
 """Preloads with admission between real hosts, over a real broker."""
 
+import contextlib
 import functools
 import json
 import os
@@ -13,7 +14,7 @@ import pytest
 
 from testbed.fixtures import broker as brokers
 from testbed.fixtures.broker import Broker, broker_in
-from testbed.fixtures.conditions import wait_for
+from testbed.fixtures.conditions import PATIENCE, wait_for
 from testbed.fixtures.hosts import BIN, MIB, Cloud, Host, Image
 
 pytestmark = [
@@ -170,7 +171,7 @@ def test_what_boots_read_on_one_host_is_brought_to_another(cloud: Cloud, broker:
         return bool(found) and found[0]["wanted_chunks"] >= 4
 
     wait_for("the second host to have learnt it", is_learnt)
-    status, rows, error = preload(second, image, "--hosts", "h1", "--deadline", "30s")
+    status, rows, error = preload(second, image, "--hosts", "h1", "--deadline", "10m")
     assert status == 0, error
     assert rows[0]["What"] == "working-set"
     assert rows[0]["Bytes"] < 4 * MIB, "a part of the image, not all of it"
@@ -185,18 +186,19 @@ def test_admitted_preload_that_cannot_be_kept_is_refused_with_what_would_do(
     first, _ = add_host(cloud, broker), add_host(cloud, broker)
     image = cloud.register(64 * MIB)
     ready(cloud, image)
-    asked = ("--hosts", "h0,h1", *FULL, "--rate", "1MiB")
+    # Minutes: on a busy machine each command below takes seconds.
+    asked = ("--hosts", "h0,h1", *FULL, "--rate", "256KiB")
     status, _, error = preload(first, image, *asked, "--deadline", "5s")
     assert status == 3
     assert "h0: refused:" in error
     assert "h1: refused:" in error
     assert "2 of 2 hosts cannot admit it, nothing was begun" in error
     suggested = error.partition("--deadline ")[2].partition(" ")[0]
-    assert 50 <= float(suggested.removesuffix("s")) <= 64
+    assert 200 <= float(suggested.removesuffix("s")) <= 256
     assert told(first, image) == {}
     status, rows, error = preload(first, image, *asked, "--deadline", suggested, "--no-wait")
     assert status == 0, error
-    assert {row["State"] for row in rows} <= {"waiting", "running"}
+    assert {row["State"] for row in rows} <= {"waiting", "running", "yielding"}
     status, _, error = preload(first, image, "--hosts", "h0", *FULL)
     assert (status, "already" in error) == (3, True)
     status, _, error = preload(first, image, "--hosts", "h0,h7", *FULL)
@@ -221,10 +223,10 @@ def test_admitted_preload_outlives_agent_and_data_plane(cloud: Cloud, broker: Br
     host = add_host(cloud, broker)
     image = cloud.register(32 * MIB)
     ready(cloud, image)
-    arguments = ("--hosts", "h0", *FULL, "--rate", "4MiB", "--deadline", "2m", "--no-wait")
+    arguments = ("--hosts", "h0", *FULL, "--rate", "1MiB", "--deadline", "10m", "--no-wait")
     assert preload(host, image, *arguments)[0] == 0
     whole = content_bytes(host, image)
-    wait_for("some of it", lambda: (missing(host, image) or whole) < whole * 0.9)
+    wait_for("some of it", lambda: (missing(host, image) or whole) < whole * 0.97)
     host.kill("agent")
     killed = wait_for("a data plane", host.dataplane_pid)
     host.kill_dataplane()
@@ -256,17 +258,19 @@ def test_missed_deadline_is_reported(cloud: Cloud, broker: Broker) -> None:
     host = add_host(cloud, broker)
     image = cloud.register(32 * MIB)
     ready(cloud, image)
-    seconds = (missing(host, image) or 0) / (4 * MIB) + 1
+    # Half a minute, in which this process has its turn before all is brought.
+    seconds = (missing(host, image) or 0) / MIB + 1
     pid = wait_for("a data plane", host.dataplane_pid)
-    arguments = ("--hosts", "h0", *FULL, "--rate", "4MiB", "--deadline", f"{seconds:.0f}s")
+    arguments = ("--hosts", "h0", *FULL, "--rate", "1MiB", "--deadline", f"{seconds:.0f}s")
     with begun(host, image, *arguments) as process:
         os.kill(pid, signal.SIGSTOP)
         try:
             assert process.stderr is not None
             said = process.stderr.read()
-            process.wait(60)
+            process.wait(60 * PATIENCE)
         finally:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # if the holder was quicker
+                os.kill(pid, signal.SIGCONT)
     assert process.returncode == 5, said
     assert "1 of 1 hosts have not completed it" in said
     assert "the deadline is over" in said
