@@ -134,8 +134,9 @@ def _ends_change_logs() -> Iterator[None]:
     earlier = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - earlier:
-        if thread.name == CHANGE_LOG_THREAD:
-            keeper = vars(thread)["_target"].__self__
+        target = vars(thread).get("_target")  # none any more, if it ends right now
+        if thread.name == CHANGE_LOG_THREAD and target is not None:
+            keeper = target.__self__
             atexit.unregister(keeper.close)
             keeper._is_ended.set()
             thread.join(30 * PATIENCE)
