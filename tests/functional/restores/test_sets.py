@@ -22,7 +22,6 @@ from tests.functional.captures import test_processes as captures
 from tests.functional.captures.test_processes import CHUNK, SERVER, qemu_img, run
 from tests.functional.restores.test_disks import (
     DAMAGE,
-    NEVER_DONE,
     Killer,
     RestoredHost,
     do,
@@ -177,7 +176,7 @@ def test_killed_anywhere_a_set_goes_on(host: SetHost, name: str) -> None:
     wanted = host.state()
     versions = host.take_set(1)
     host.spoil()
-    at, rate = 1, NEVER_DONE
+    at, rate = 1, CHUNK * 2
     while not is_done(host.set_order(versions, write_rate=rate), Killer(name, at)):
         host.check()
         assert host.nvram.read_bytes() in (FORMER, LATER)
